@@ -75,7 +75,9 @@ mkdir -p "$1" && mount -t tmpfs -o mode=755 iotoll "$1"
 """
 _FETCH = 'cd "$1" && tar cf - *'
 _END = '[ ! -f "$1/pid" ] || kill -9 -- "-$(cat "$1/pid")"; umount -l "$1"'
-_LOOK = f'cat {BOOT_ID} && {{ cat "$1/status" 2>/dev/null || echo; }} && tail -c "+$2" "$1/console"'
+# A board that rebooted meanwhile has neither file: its boot's id says so.
+_LOOK = f"""cat {BOOT_ID} && {{ cat "$1/status" 2>/dev/null || echo; }}
+tail -c "+$2" "$1/console" 2>/dev/null || :"""
 
 
 @dataclass

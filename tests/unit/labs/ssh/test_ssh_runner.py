@@ -5,6 +5,7 @@ The line and the board are `fake_ssh.py`; tests/vm/test_ssh.py has real ones.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,12 @@ def test_a_board_that_rebooted_meanwhile_is_the_boots_failure(
     with pytest.raises(BrokenError, match="the board rebooted") as caught:
         boot(tmp_path, plan())
     assert caught.value.step == "workload"
+
+
+def test_a_board_that_came_back_empty_still_tells_its_boot(tmp_path: Path) -> None:
+    words = ["sh", "-c", runner._LOOK, "iotoll", str(tmp_path), "1"]
+    said = subprocess.run(words, capture_output=True, check=True).stdout
+    assert said.count(b"\n") == 2 and len(said.split()) == 1
 
 
 def test_a_kernel_that_never_answers_is_the_boots_failure(
