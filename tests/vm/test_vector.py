@@ -32,12 +32,12 @@ def test_a_register_read_and_a_barrier_block_and_are_named_first(done: Done) -> 
     assert done.code == 1, done.verdict
     first, second = done.verdict["headline"][:2]
     assert first == (
-        "+1 full dmb barrier per NVMe request in submission, in nvme_prep_rq,"
-        " in nvme-4k-randread-t1-direct"
-    )
-    assert second == (
         "+1 register read of UFS per UFS request in submission, in ufshcd_send_command,"
         " in ufs-4k-randread-t1-direct"
+    )
+    assert second == (
+        "+1 full dmb barrier per NVMe request in submission, in nvme_prep_rq,"
+        " in nvme-4k-randread-t1-direct"
     )
     ufs = moved(done, "ufs-4k-randread-t1-direct")["register_reads.UFS", "submission"]
     nvme = moved(done, "nvme-4k-randread-t1-direct")["dmb", "submission"]
