@@ -66,7 +66,10 @@ fn a_direct_io_is_an_io_where_there_are_no_calls() {
     let io = only(&outcome);
     assert_eq!((io.start, io.end, io.op), (100, 250, Op::DirectIo));
     assert_eq!((io.bytes, io.direction), (4096, b'R'));
-    assert_eq!((io.marks[0], io.marks[3]), (Mark::FsBegin, Mark::DioComplete));
+    assert_eq!(
+        (io.marks[0], io.marks[3]),
+        (Mark::FsBegin, Mark::DioComplete)
+    );
     // The second one's end is not there.
     assert_eq!((outcome.ios.seen, outcome.ios.incomplete), (2, 1));
     assert_eq!(run(&lines).ios.seen, 0);
