@@ -15,6 +15,7 @@ from iotoll.kernels.symbols import Symbols
 from iotoll.records import results, sealed
 from iotoll.records.models import FunctionDelta, InlinedDelta, SourceRecord
 from iotoll.records.models.run import Side
+from iotoll.records.text import some_of
 from iotoll.run.building import Building
 
 _MOST = 100
@@ -50,7 +51,7 @@ class Lines:
             self.note = f"files and lines are not known: {error}"
             return {}
         if lost := [name for name in code if name not in found]:
-            self.note = f"no debug information with the measured code: {_some(lost)}"
+            self.note = f"no debug information with the measured code: {some_of(lost, 4)}"
         return found
 
     def read_changed(self, symbols: Symbols, names: Sequence[str]) -> Mapping[str, FunctionLines]:
@@ -79,11 +80,6 @@ class Lines:
         """The lines that the candidate adds or replaces, by file."""
         change = sealed.change(self._setup.run)
         return added_lines(change) if change is not None else {}
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
 
 
 _LOOKED_UP = 3

@@ -28,7 +28,7 @@ from iotoll.records.models import (
     UntracedSection,
 )
 from iotoll.records.rundir import SIDES
-from iotoll.records.text import clean, number, signed
+from iotoll.records.text import clean, number, signed, some_of
 from iotoll.reports.page.coverage import coverage_sentence
 
 SHOWN = 8
@@ -328,8 +328,7 @@ def _unseen(functions: Sequence[UnseenFunction]) -> Iterator[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(map(clean, names[:_NAMED])) + more
+    return some_of([clean(name) for name in names], _NAMED)
 
 
 _HEADINGS = ("I/Os", "counted", "untraced", "off")

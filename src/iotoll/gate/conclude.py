@@ -30,6 +30,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.records.text import some_of
 from iotoll.run.setup import Setup
 
 _NAMED = 3
@@ -129,7 +130,7 @@ def tried_notes(selected: SelectionRecord) -> list[str]:
     if tried is None:
         return []
     notes = [
-        f"{some([f'{name}()' for name in tried.functions])} ran in no selected cell: tried"
+        f"{some(tried.functions)} ran in no selected cell: tried"
         f" {'family' if len(tried.families) == 1 else 'families'} {', '.join(tried.families)}"
     ]
     if tried.unreached:
@@ -142,10 +143,9 @@ def tried_notes(selected: SelectionRecord) -> list[str]:
     return notes
 
 
-def some(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def some(functions: Sequence[str]) -> str:
+    """Functions in words: the first of them, and how many more there are."""
+    return some_of([f"{name}()" for name in functions], _NAMED)
 
 
 def _not_in(

@@ -59,7 +59,7 @@ def wanted(setup: Building, verdict: VerdictRecord) -> SelectionRecord | None:
     chosen = _choose(setup, selected, idle) if idle else Chosen({}, ())
     if not chosen.cells:
         return None
-    names = some([f"{name}()" for name in idle])
+    names = some(idle)
     cells = [
         CellChoice(cell=cell, why=f"{names} ran in no selected cell: family {family} is tried")
         for family, several in chosen.cells.items()

@@ -15,6 +15,7 @@ from pathlib import Path
 from iotoll.records import results, sealed
 from iotoll.records.models import SourceRecord
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.records.text import some_of
 
 SOURCES = "sources.txt"
 """The file beside an image that lists the source files that went into it, one a line."""
@@ -293,5 +294,4 @@ def _asked(text: str, target: str) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return some_of(names, _SHOWN)

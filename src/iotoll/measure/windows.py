@@ -165,9 +165,10 @@ class Windows:
         texts = [self.symbols.name(number) for number in names.tolist()]
         kept = self.marks["window"] != NO_WINDOW
         cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept]
+        marked = self.marks["window"][kept]
         found = []
         for number in range(1, int(cell[-1]) + 1 if len(cell) else 1):
-            ran, times = np.unique(self.marks["window"][kept][cell == number], return_counts=True)
+            ran, times = np.unique(marked[cell == number], return_counts=True)
             sizes = begins[ran + 1] - begins[ran]
             # The entries of these windows, one window after the other.
             here = np.arange(sizes.sum()) + np.repeat(begins[ran] - np.cumsum(sizes) + sizes, sizes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from iotoll.records.models import Clock, Section, Unit
@@ -81,6 +81,12 @@ def change(delta: float, relative: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Return ``1 cell`` or ``32 cells``."""
     return f"{count:,}{NBSP}{noun}{'' if count == 1 else 's'}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return ``a, b, c and 2 more``: the first ``most`` names, and how many others there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def listed(values: Mapping[str, int | str]) -> str:

@@ -33,7 +33,7 @@ from iotoll.records.text import (
     signed_percent,
 )
 from iotoll.verdict.growth import is_of_most, rare, weight
-from iotoll.verdict.moved import KINDS, Movement, MovementGroup, movements
+from iotoll.verdict.moved import KINDS, Movement, MovementGroup, kind_of, movements
 
 NOTHING = 0.05
 """Smaller sizes would be written as zero."""
@@ -143,7 +143,7 @@ def of_elements(cells: Sequence[CellVerdict], can_gate: bool = True) -> list[Fin
         known = {one.element for one in cell.elements if one.section is not None}
         for one in cell.elements:
             if one.section is not None or one.element not in known:
-                kind = _kind_of(cell, one) if can_gate else "ungated"
+                kind = kind_of(cell, one, can_gate)
                 key = (device, one.section, one.element, one.moved, kind)
                 groups.setdefault(key, []).append((cell.cell, one))
     made = [_element(key, costs, totals[key[0]]) for key, costs in groups.items()]
@@ -177,16 +177,6 @@ def per(device: str, section: Section | None) -> str:
 def is_count(found: Finding) -> bool:
     """Whether it is of instructions or nanoseconds; else of another cost, which is whole."""
     return found.element in _COUNTS
-
-
-def _kind_of(cell: CellVerdict, one: ElementComparison) -> Kind:
-    if not one.gated:
-        return "ungated"
-    if one.accepted is not None:
-        return "accepted"
-    if cell.outcome not in (Outcome.PASS, Outcome.REGRESSION):
-        return "undecided"
-    return "regression" if one.moved == "grew" else "improvement"
 
 
 def _element(

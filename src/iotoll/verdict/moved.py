@@ -68,7 +68,7 @@ def movements(cells: Sequence[CellVerdict], can_gate: bool = True) -> list[Movem
         parts += [(None, "whole", cell.whole if alone else None), (None, "work", cell.work)]
         for section, part, found in parts:
             if found is not None and found.has_moved:
-                kind = _kind(cell, found, can_gate)
+                kind = kind_of(cell, found, can_gate)
                 key = (device, section, part, found.moved == "grew", kind)
                 groups.setdefault(key, []).append(Movement(name, found))
     made = [
@@ -85,7 +85,8 @@ def movements(cells: Sequence[CellVerdict], can_gate: bool = True) -> list[Movem
     )
 
 
-def _kind(cell: CellVerdict, found: Comparison, can_gate: bool) -> Kind:
+def kind_of(cell: CellVerdict, found: Comparison, can_gate: bool) -> Kind:
+    """What a movement of a cell is, by its verdict: of a section, the whole or an element."""
     # Where the gate cannot act, a cell's outcome would read as a judgement that nobody made.
     if not found.gated or not can_gate:
         return "ungated"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
-from iotoll.records.text import NBSP, cell_name, clean, plural
+from iotoll.records.text import NBSP, cell_name, clean, plural, some_of
 
 _SHOWN, _LINES = 4, 6
 """Functions and lines that are named."""
@@ -112,5 +112,4 @@ def _places(lines: Sequence[LineCoverage]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(clean(name) for name in names[:_SHOWN]) + more
+    return some_of([clean(name) for name in names], _SHOWN)
