@@ -190,20 +190,20 @@ def pack_windows(path: Path, target: Path, symbols: Symbols, values: Sequence[st
 
 def _by_column(data: bytes) -> bytes:
     """The plugin's file, with lines of cache in columns: a third of the size, packed."""
-    at = len(WINDOWS_MAGIC)
+    at, kept, parts = len(WINDOWS_MAGIC), 0, []
     while at + PART.itemsize <= len(data):
         head = np.frombuffer(data, PART, 1, at).copy()
-        at += PART.itemsize
-        size = int(head["width"][0]) * int(head["count"][0])
+        begin = at + PART.itemsize
+        end = begin + int(head["width"][0]) * int(head["count"][0])
         if head["kind"][0] == TOUCHES:
-            rows = np.frombuffer(data, _PADDED, int(head["count"][0]), at)
+            rows = np.frombuffer(data, _PADDED, int(head["count"][0]), begin)
             columns = [np.diff(rows["mark"], prepend=np.uint32(0))]
             columns += [rows[name] for name in ("block", *TOUCHED)]
             head["kind"], head["width"] = TOUCH_COLUMNS, TOUCH.itemsize
-            packed = b"".join(column.tobytes() for column in columns)
-            return data[: at - PART.itemsize] + head.tobytes() + packed + data[at + size :]
-        at += size
-    return data
+            parts += [data[kept:at], head.tobytes(), *(column.tobytes() for column in columns)]
+            kept = end
+        at = end
+    return b"".join((*parts, data[kept:]))
 
 
 def touches_of(data: bytes, count: int, at: int) -> npt.NDArray[np.void]:
