@@ -4,7 +4,8 @@ The image that booted is the source, so that a ready-made image, or one whose bu
 used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c
 writes: number of names, compressed names, markers, tokens, index of tokens; then offsets, and up to
 Linux 6 their base. Up to Linux 6.3 these two stand first (404bad70fcf7 moved them). Each is checked
-against the next, so nothing is guessed from a chance match.
+against the next, so nothing is guessed from a chance match. Of x86-64, names and addresses are
+known and nothing is said of the code.
 
 Pointers of an image are where they belong, or, if it is relocatable and not packed by RELR (as
 binutils from 2.43 on pack it), in its relocation table, and 0 where they belong.
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import UsageError
+from iotoll.kernels.bzimage import is_bzimage, unpacked
 
 RET = 0xD65F03C0
 """The instruction ``ret`` of arm64."""
@@ -131,18 +133,36 @@ def read_symbols(image: Path) -> Symbols:
     return found
 
 
+def read_functions(image: Path) -> Symbols:
+    """As `read_symbols`, also of an x86-64 bzImage, of which only names and addresses are used."""
+    try:
+        data = image.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{image}: cannot be read: {error.strerror}") from error
+    if not is_bzimage(data):
+        return read_symbols(image)
+    try:
+        found = _symbols(*unpacked(data))
+    except UsageError as error:
+        raise UsageError(f"{image}: {error}") from error
+    if found is None:
+        raise UsageError(f"{image}: has no symbol table: build it with KALLSYMS")
+    return found
+
+
 @lru_cache(maxsize=4)  # two kernels, and the same two with function_graph's profiler
-def _symbols(data: bytes) -> Symbols | None:
+def _symbols(data: bytes, base: int | None = None) -> Symbols | None:
+    """``base`` is the image's first address where that is known: then it is of x86-64."""
     at = data.find(_DIGITS)
     while at >= 0:
-        found = _tables(data, at)
+        found = _tables(data, at, base)
         if found is not None:
             return found
         at = data.find(_DIGITS, at + 1)
     return None
 
 
-def _tables(data: bytes, digits: int) -> Symbols | None:
+def _tables(data: bytes, digits: int, image: int | None) -> Symbols | None:
     """All tables around the tokens of the digits at a place; None where they do not agree."""
     start = digits
     for _ in range(ord("0")):
@@ -157,11 +177,12 @@ def _tables(data: bytes, digits: int) -> Symbols | None:
         index = _aligned(ends[-1], size)
         if data[index : index + 512] != struct.pack("<256H", *expected):
             continue
-        for base, addresses in _addresses(data, index + 512):
+        known = _addresses(data, index + 512) if image is None else _of_x86(data, index + 512, image)
+        for base, addresses in known:
             names = _names(data, tokens, len(addresses), start, size)
             if names is not None:
                 return _functions(data, base, addresses, names)
-        if size == _ALIGNED[0]:
+        if size == _ALIGNED[0] and image is None:
             found = _before_6_4(data, tokens, start)
             if found is not None:
                 return found
@@ -194,6 +215,19 @@ def _addresses(data: bytes, offsets: int) -> Iterator[tuple[int, list[int]]]:
         base, first, values = found
         yield base, [first + int(offset) for offset in values]
     yield from _relative(data, offsets)
+
+
+def _of_x86(data: bytes, start: int, image: int) -> Iterator[tuple[int, list[int]]]:
+    """Of x86-64 (KALLSYMS_ABSOLUTE_PERCPU): offsets below 0 count down from behind the base, and
+    others are addresses of per-CPU variables. The base behind them is the image's own."""
+    at = data.find(struct.pack("<Q", image), _aligned(start, 8))
+    while at >= 0 and at % 8:
+        at = data.find(struct.pack("<Q", image), at + 1)
+    count = (at - start) // 4
+    # One word may be there to align the base.
+    for number in (count, count - 1) if at >= 0 else ():
+        offsets = np.frombuffer(data, "<i4", number, start).astype(object)
+        yield image, [one if one >= 0 else image - 1 - one for one in offsets]
 
 
 def _relative(data: bytes, start: int) -> Iterator[tuple[int, list[int]]]:
@@ -301,7 +335,7 @@ def _functions(data: bytes, base: int, addresses: list[int], names: list[bytes])
     for address, name in zip(addresses, names, strict=True):
         text = name.decode("ascii", "replace")
         # $x and $d are the assembler's own marks for code and data.
-        if text[0] in _TEXT and not text[1:].startswith("$"):
+        if address >= base and text[0] in _TEXT and not text[1:].startswith("$"):
             kept.setdefault(address, text[1:])
     starts = np.array(sorted(kept), np.uint64)
     return Symbols(starts, tuple(kept[int(start)] for start in starts), data, base)
