@@ -66,6 +66,7 @@ def asked(place: Path, engine: Name) -> list[object]:
     return [rows, nights, values]
 
 
+@pytest.mark.long
 def test_both_engines_answer_the_same_and_leave_nothing(place: Path) -> None:
     before = left()
     first, second = asked(place, "duckdb"), asked(place, "spark")
@@ -77,7 +78,7 @@ def test_both_engines_answer_the_same_and_leave_nothing(place: Path) -> None:
     assert left() == before
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.long)])
 def test_a_wrong_query_is_one_line(place: Path, engine: Name) -> None:
     words = ["SELECT nothing FROM measurements", "--history", str(place), "--engine", engine]
     done = CliRunner().invoke(query_command, words)
