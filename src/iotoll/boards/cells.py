@@ -3,9 +3,9 @@
 ``DEVICE-SIZEk-PATTERN-tTHREADS-MODE``, then any of these words in this order, each left out where
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
 ``pages`` (a buffer of 4 KiB pages that are no neighbours in memory, not of huge ones), ``aged`` (a
-file whose extents of 32 KiB lie on the disk in another order), scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole second disk and
-no file, or its first N MiB, the Nth time in one boot). docs/cells.md says what
-each means.
+file whose extents of 32 KiB lie on the disk in another order), scheduler, ``qN`` hardware queues,
+``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole second disk and no file, or its first N
+MiB, the Nth time in one boot). docs/cells.md says what each means.
 """
 
 from __future__ import annotations
