@@ -1,7 +1,7 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
 # SCRATCH is 1 where the disks were made for this job: any other one must have the mark (lib.sh).
-# Reads job.env: SCRATCH, TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
+# Reads job.env: SCRATCH, TARGET_DEVICE, DEVICES, FILE_MB_<device>, AGED_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -60,6 +60,13 @@ for device in $DEVICES; do
         write_file "/mnt/$device/data.$thread" $((kib / THREADS))
         thread=$((thread + 1))
     done
+    # Last: where the others lie does not depend on it.
+    eval "aged=\${AGED_MB_$device:-0}"
+    [ "$aged" = 0 ] || {
+        iotoll-start age "/mnt/$device/data.aged" $((aged * 32)) ||
+            fail prepare "$device: iotoll-start age: status $?: cells with the word aged need it, and ext4 with extents"
+        say "aged /mnt/$device/data.aged"
+    }
     # The disk's number: block events name the disk also where the bio is a partition's (bio_dev()).
     echo "$device $dev $(cat "$disk/dev")" >>"$2"
 done
