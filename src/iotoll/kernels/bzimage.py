@@ -27,6 +27,8 @@ def is_bzimage(data: bytes) -> bool:
 
 def unpacked(data: bytes) -> tuple[bytes, int]:
     """The kernel as it lies in memory, and its first address; raises UsageError if it cannot be."""
+    if len(data) < _PAYLOAD + 8:
+        raise UsageError("is cut off")
     first, size = struct.unpack_from("<II", data, _PAYLOAD)
     at = ((data[_SECTORS] or 4) + 1) * 512 + first
     packed = data[at : at + size]
