@@ -118,8 +118,8 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run([*words, "-o", str(library), *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.tracing_edge.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
-    of_clock = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64]
-    loaded.tracing_clock.argtypes = of_clock
+    pointer = ctypes.c_void_p
+    loaded.tracing_clock.argtypes = [pointer, pointer, ctypes.c_uint32, ctypes.c_uint64]
     for name in ("break", "exception", "return", "total"):
         getattr(loaded, f"tracing_{name}").argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     loaded.tracing_read.argtypes = [ctypes.c_void_p, Reading]
@@ -204,7 +204,7 @@ def test_a_clock_that_an_interrupt_read_in_between_has_its_own_count(guest: Gues
     guest.edge(220, END, 8)
     guest.happens(230, "return")
     guest.told(1204)
-    times = dict(guest.marks())
+    times = {time: executed for time, executed in guest.marks()}
     assert times[1204] == 10 + 4, "as if no interrupt had come"
     assert times[1215] == 10 + 4 + 5
 

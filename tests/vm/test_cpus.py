@@ -1,4 +1,4 @@
-"""The recorder on boards with four CPUs: what each executed, end to end (docs/reference/vector.md)."""
+"""What each CPU of a board with four executed, end to end (docs/reference/vector.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def moved(done: Done, cell: str) -> dict[tuple[str, str | None], dict[str, Any]]
 def test_what_was_planted_is_named_first_with_its_function(done: Done) -> None:
     assert done.code == 1, done.verdict
     first, second = done.verdict["headline"][:2]
-    assert first.startswith("+1 register read of NVMe per NVMe request in submission, in nvme_prep_")
+    assert first.startswith(
+        "+1 register read of NVMe per NVMe request in submission, in nvme_prep_"
+    )
     assert second.startswith("+1 ") and " in submission" in second
     for cell in (NVME, MANY):
         read = moved(done, cell)["register_reads.NVMe", "submission"]
@@ -70,12 +72,17 @@ def test_own_counts_and_tracing_add_up_to_each_cpus_turns(done: Done) -> None:
     folder = done.run / KEPT
     rows = [line.split() for line in (folder / "boot/devices").read_text().splitlines()]
     device = {row[0]: row[2] for row in rows}["nvme"]
-    tables = []
-    for option in ({"turns": folder / TURNS}, {"tracing": folder / TRACING}):
-        words = {"device": device, "comm": "fio", "unit": "instructions", **option}
-        ((_, table),) = _native.analyze(str(folder / "nvme/trace.dat"), **words)
-        tables.append(table)
-    own = [np.array(table["own_submission"], float) for table in tables]
+    own = []
+    for turns, tracing in ((folder / TURNS, None), (None, folder / TRACING)):
+        ((_, table),) = _native.analyze(
+            str(folder / "nvme/trace.dat"),
+            device=device,
+            comm="fio",
+            unit="instructions",
+            turns=turns,
+            tracing=tracing,
+        )
+        own.append(np.array(table["own_submission"], float))
     assert len(own[0]) == len(own[1]) > 200
     recorder = own[0] - own[1]
     # Each request has the same events; a fit of the clocks may be off by a few instructions.

@@ -14,6 +14,7 @@ binutils from 2.43 on pack it), in its relocation table, and 0 where they belong
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -23,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import UsageError
-from iotoll.kernels.bzimage import is_bzimage, unpacked
 
 RET = 0xD65F03C0
 """The instruction ``ret`` of arm64."""
@@ -44,6 +44,12 @@ _IMAGE_ALIGNED = 1 << 21  # of an arm64 image in memory, but for what its header
 _TEXT_OFFSET = 8  # of that in the header: 0 from Linux 5.8 on
 _KERNEL = 0xFFF0 << 48  # first address of the kernel, of up to 52 bits
 _FEWEST = 1000  # names that a kernel has at least
+
+_BZIMAGE = slice(0x202, 0x206)  # of x86-64: Documentation/arch/x86/boot.rst
+_SECTORS = 0x1F1  # of 512 bytes each, behind the first one
+_PAYLOAD = 0x248
+_GZIP = b"\x1f\x8b"
+_LOAD = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,15 +145,46 @@ def read_functions(image: Path) -> Symbols:
         data = image.read_bytes()
     except OSError as error:
         raise UsageError(f"{image}: cannot be read: {error.strerror}") from error
-    if not is_bzimage(data):
+    if not data[_BZIMAGE] == b"HdrS":
         return read_symbols(image)
     try:
-        found = _symbols(*unpacked(data))
+        found = _symbols(*_unpacked(data))
     except UsageError as error:
         raise UsageError(f"{image}: {error}") from error
     if found is None:
         raise UsageError(f"{image}: has no symbol table: build it with KALLSYMS")
     return found
+
+
+def _unpacked(data: bytes) -> tuple[bytes, int]:
+    """The kernel as it lies in memory, and its first address; raises UsageError if it cannot be."""
+    if len(data) < _PAYLOAD + 8:
+        raise UsageError("is cut off")
+    first, size = struct.unpack_from("<II", data, _PAYLOAD)
+    at = ((data[_SECTORS] or 4) + 1) * 512 + first
+    packed = data[at : at + size]
+    if not packed.startswith(_GZIP):
+        raise UsageError("its kernel is not packed by gzip: build it with CONFIG_KERNEL_GZIP")
+    try:
+        return _in_memory(zlib.decompressobj(31).decompress(packed))
+    except (zlib.error, struct.error, ValueError) as error:
+        raise UsageError(f"its packed kernel cannot be read: {error}") from error
+
+
+def _in_memory(elf: bytes) -> tuple[bytes, int]:
+    (table,) = struct.unpack_from("<Q", elf, 32)
+    (count,) = struct.unpack_from("<H", elf, 56)
+    rows = [struct.unpack_from("<IIQQQQQQ", elf, table + 56 * row) for row in range(count)]
+    parts = [
+        (address, elf[place : place + size])
+        for kind, _, place, address, _, size, _, _ in rows
+        if kind == _LOAD and address >> 63
+    ]
+    base = min(address for address, _ in parts)
+    image = bytearray(max(address + len(part) for address, part in parts) - base)
+    for address, part in parts:
+        image[address - base : address - base + len(part)] = part
+    return bytes(image), base
 
 
 @lru_cache(maxsize=4)  # two kernels, and the same two with function_graph's profiler
@@ -177,7 +214,9 @@ def _tables(data: bytes, digits: int, image: int | None) -> Symbols | None:
         index = _aligned(ends[-1], size)
         if data[index : index + 512] != struct.pack("<256H", *expected):
             continue
-        known = _addresses(data, index + 512) if image is None else _of_x86(data, index + 512, image)
+        known = (
+            _addresses(data, index + 512) if image is None else _of_x86(data, index + 512, image)
+        )
         for base, addresses in known:
             names = _names(data, tokens, len(addresses), start, size)
             if names is not None:

@@ -191,8 +191,8 @@ class ElementCounter:
     def _whole(self, place: int, table: IoTable) -> Ints:
         """How many of an element each I/O has from call to return, shape (I/Os,).
 
-        Other CPUs count, too: each from its last reading of the clock before the call to its last
-        one before the return.
+        Other CPUs count as well: each from its last reading of the clock before the call to its
+        last one before the return.
         """
         return self._readings.between(self._until[place], table["start"], table.end)
 
@@ -272,9 +272,7 @@ class Readings:
         total = np.zeros(len(begin), np.int64)
         for mine in self.cpus:
             sums = np.concatenate([[0], until[mine]])
-            low, high = (
-                np.searchsorted(self.times[mine], at, side="right") for at in (begin, end)
-            )
+            low, high = (np.searchsorted(self.times[mine], at, side="right") for at in (begin, end))
             total += sums[high] - sums[low]
         return total
 

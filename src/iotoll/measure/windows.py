@@ -226,7 +226,6 @@ class Windows:
             found.append({texts[at]: int(sums[at]) for at in np.flatnonzero(sums).tolist()})
         return found
 
-
     def _cells(self, kept: npt.NDArray[np.bool_]) -> Ints:
         """The number of the cell of each mark, from 1; ``kept`` are those with a window."""
         if self.opened is None:
