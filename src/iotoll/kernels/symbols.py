@@ -145,7 +145,7 @@ def read_functions(image: Path) -> Symbols:
         data = image.read_bytes()
     except OSError as error:
         raise UsageError(f"{image}: cannot be read: {error.strerror}") from error
-    if not data[_BZIMAGE] == b"HdrS":
+    if data[_BZIMAGE] != b"HdrS":
         return read_symbols(image)
     try:
         found = _symbols(*_unpacked(data))
