@@ -174,7 +174,9 @@ def _patched_qemu(board: VirtualBoard) -> list[Finding]:
     try:
         binary = patched.binary(board.qemu.binary)
     except IotollError:
-        return [Finding(need, "missing", patched.why_not() or "not built yet", _patched_mend(board))]
+        return [
+            Finding(need, "missing", patched.why_not() or "not built yet", _patched_mend(board))
+        ]
     line = _first_line([binary, "--version"])
     if line is None:
         return [Finding(need, "missing", f"{binary} does not run", _patched_mend(board))]
