@@ -39,11 +39,11 @@ for device in $DEVICES; do
         mark="-L $MARK"
     }
     node=$(readlink -f "/sys/class/block/${dev##*/}")
-    eval "kib=\$((FILE_MB_$device * 1024))"
+    eval "kib=\$((FILE_MB_$device * 1024)) aged=\${AGED_MB_$device:-0}"
     # Its files have twice that, and ext4 needs room as well.
     read -r sectors <"$node/size"
-    [ $((sectors / 2)) -gt $((kib * 2)) ] || fail prepare "$device: $dev is too small for the matrix's files:" \
-        "it has $((sectors / 2048)) MiB, they take $((kib / 512)) MiB (file_mb)"
+    [ $((sectors / 2)) -gt $((kib * 2 + aged * 2048)) ] || fail prepare "$device: $dev is too small for the matrix's files:" \
+        "it has $((sectors / 2048)) MiB, they take $((kib / 512 + aged * 2)) MiB (file_mb, aged_mb)"
     disk=$node
     [ ! -e "$node/partition" ] || disk=${node%/*}
     queue=$disk/queue
@@ -67,7 +67,6 @@ for device in $DEVICES; do
         thread=$((thread + 1))
     done
     # Last: where the others lie does not depend on it.
-    eval "aged=\${AGED_MB_$device:-0}"
     [ "$aged" = 0 ] || {
         iotoll-start age "/mnt/$device/data.aged" $((aged * 32)) ||
             fail prepare "$device: iotoll-start age: status $?: cells with the word aged need it, and ext4 with extents"
