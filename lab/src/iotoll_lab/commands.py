@@ -44,6 +44,7 @@ SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "experiment search": ("iotoll experiment search --ranges 100",),
     "experiment sized": ("iotoll experiment sized --first 7 --patches 6 --cells 'nvme-*'",),
+    "experiment time": ("iotoll experiment time --aa 24 --pairs 16",),
     "experiment tracing": ("iotoll experiment tracing --cells 'ufs-4k-randread-*'",),
     "experiment vector": ("iotoll experiment vector --only ufs-read",),
     "lab up": ("iotoll lab up",),

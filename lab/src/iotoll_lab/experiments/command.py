@@ -18,6 +18,7 @@ from iotoll_lab.experiments.range_command import ranges_command
 from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command
+from iotoll_lab.experiments.timed import time_command
 from iotoll_lab.experiments.tracing import tracing_command
 from iotoll_lab.experiments.vector import vector_command
 
@@ -40,6 +41,7 @@ for _command in (
     rule_command,
     search_command,
     sized_command,
+    time_command,
     tracing_command,
     vector_command,
 ):
