@@ -39,7 +39,9 @@ def board_options(command: F) -> F:
     """Options that name the board and what runs on it."""
     for option in reversed(
         [
-            click.option("--board", default="virt-arm64", show_default=True, help="Exact board, or host-uml."),
+            click.option(
+                "--board", default="virt-arm64", show_default=True, help="Exact board, or host-uml."
+            ),  # fmt: skip
             click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
             click.option("--policy", help="Policy. Default: that of the board's clock."),
         ]

@@ -46,7 +46,7 @@ def is_wanted(flow: Flow, verdict: VerdictRecord, asked: bool) -> bool:
     if manifest.beside is not None or manifest.candidate_kind == "images":
         return False
     grew = verdict.outcome is Outcome.REGRESSION
-    return asked or policy.confirm.when == "always" or (policy.confirm.when == "regression" and grew)
+    return asked or policy.confirm.when == "always" or (grew and policy.confirm.when != "never")
 
 
 def execute(flow: Flow, until: str, asked: bool) -> VerdictRecord | None:

@@ -120,7 +120,7 @@ def clock_note(clock: Clock, virtual: bool, native: bool = False) -> str:
     if virtual:
         return "Nanoseconds of a virtual board: a smoke test, not a board's latency."
     if native:
-        return "Nanoseconds on this machine's CPU, of a kernel that is a process: no board's latency."
+        return "Nanoseconds of a kernel that is a process on this machine's CPU; no board's."
     return "Nanoseconds on a real board."
 
 

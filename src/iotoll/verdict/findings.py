@@ -233,7 +233,9 @@ def of_times(cells: Sequence[CellVerdict], other: OtherClock) -> str:
         words = f"the noise hides whether {', '.join(unknown)} moved"
     else:
         words = "no section takes longer"
-    where = f" (changed, and not in its kernel: {', '.join(other.missing)})" if other.missing else ""
+    where = (
+        f" (changed, and not in its kernel: {', '.join(other.missing)})" if other.missing else ""
+    )
     return f"On {other.board}, {pairs} pairs of boots on this machine's CPU: {words}{where}."
 
 

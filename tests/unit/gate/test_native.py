@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from iotoll.core.errors import UsageError
 from iotoll.gate import confirm
-from iotoll.gate.flow import Flow
 from iotoll.records.models import (
     CellVerdict,
     Clock,
-    GrowthRecord,
     NoiseRecord,
     OtherClock,
     Outcome,
-    TimeShare,
     VerdictRecord,
 )
 from iotoll.records.text import MINUS, NBSP
-from iotoll.reports.page.evidence import Evidence, gather
+from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.findings import findings
 from iotoll.verdict.findings import of_native, of_times
 from iotoll.verdict.policy import load_time_policy
@@ -29,15 +25,13 @@ from iotoll.verdict.time.judge import decide
 from iotoll.verdict.time.pairs import make_pairs
 from iotoll.verdict.time.shares import shares
 from tests.golden.runs import real
-from tests.unit.runs import make_run
 from tests.unit.verdict.time.sides import CELLS, FIGURES, noisy, side
 
 
 def timed(growth: float = 0.0, noise: float = 0.005, pairs: int = 12) -> VerdictRecord:
     """A verdict of the native board, where submission (figure 2) of all cells grew by so much."""
     values = noisy(3, pairs, noise, {(cell, 2): growth for cell in range(len(CELLS))})
-    sides = [side(name, v) for name, v in zip(("base", "candidate"), values, strict=True)]
-    found = make_pairs(sides[0], sides[1], CELLS, FIGURES, 1)
+    found = make_pairs(side("base", values[0]), side("candidate", values[1]), CELLS, FIGURES, 1)
     none = NoiseRecord(board="host-uml", matrix="host-uml", pairs=[])
     decision = decide(found, CELLS, load_time_policy("time"), none, 1)
     known = gather(real("regression")).verdict
@@ -99,14 +93,15 @@ def test_the_mean_of_several_cells_is_of_one_boot() -> None:
     """Cells of a boot share its noise: twice the cells make no interval narrower."""
     one = timed(noise=0.02)
     doubled = one.model_copy(update={"cells": [*one.cells, *one.cells]})
-    widths = [[s.high - s.low for s in shares(v)] for v in (one, doubled)]
-    np.testing.assert_allclose(*widths, rtol=0.01)
+    single, both = ([s.high - s.low for s in shares(v)] for v in (one, doubled))
+    assert both == pytest.approx(single, rel=0.01)
 
 
 def test_time_is_said_beside_the_instructions() -> None:
     (first, *_) = told(timed(0.05))
     assert "instructions per UFS request" in first
-    assert "+5.1 % (4.9 to 5.3 %) of submission on this CPU" in first and "time did not" not in first
+    assert "+5.1 % (4.9 to 5.3 %) of submission on this CPU" in first
+    assert "time did not" not in first
 
 
 def test_instructions_grew_and_time_did_not() -> None:
@@ -144,7 +139,7 @@ def test_what_is_not_in_the_native_kernel_is_said() -> None:
         ({"candidate_kind": "images"}, "needs sources"),
     ],
 )
-def test_confirm_is_refused(changes: dict[str, object], words: str, tmp_path: object) -> None:
+def test_confirm_is_refused(changes: dict[str, object], words: str) -> None:
     manifest = gather(real("regression")).manifest.model_copy(update=changes)
     with pytest.raises(UsageError, match=words):
         confirm.check(manifest)

@@ -1,4 +1,4 @@
-"""Real boots of host-uml one by one, and what each measured: the data of ``iotoll experiment time``.
+"""Real boots of host-uml one by one, and what each measured: for ``iotoll experiment time``.
 
 A series is one kernel against the base, or the base against itself, in pairs that run in the gate's
 own order. A boot leaves one line of ``boots.jsonl``, so that a command that was stopped goes on
@@ -8,7 +8,6 @@ with the next one; all of them together are a Parquet file.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from iotoll.boots.host_load import Load
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import run_boots
 from iotoll.core.progress import Progress
@@ -25,7 +25,7 @@ from iotoll.gate.flow import Flow
 from iotoll.measure.collect import analyze
 from iotoll.patch import candidate
 from iotoll.records import results
-from iotoll.records.models import BootRecord, CellRecord, Section
+from iotoll.records.models import BootRecord, CellRecord, Section, Stats
 from iotoll.records.models.run import Side
 from iotoll.run.manifest import asked_for
 from iotoll.run.opening import open_run
@@ -47,39 +47,13 @@ COLUMNS: dict[str, type[pl.DataType]] = {
     "value": pl.Float64,
     "own": pl.Float64,
     "mean": pl.Float64,
+    "low": pl.Float64,
     "median": pl.Float64,
     "p90": pl.Float64,
 }
-"""Of the Parquet file. ``begun`` is Unix time, s; ``others`` the CPUs that other processes, or other
-machines of the host, used meanwhile; ``value`` what the gate compares (ns; as elapsed time), and
-``own`` the same of own time; ``mean``, ``median`` and ``p90`` are of elapsed time."""
-
-
-@dataclass(frozen=True)
-class Load:
-    """Seconds of CPU since the machine began: all that were used, and what our processes used."""
-
-    at: float
-    used: float
-    ours: float
-
-    @classmethod
-    def now(cls) -> Load:
-        """As /proc/stat and this process's own account have it."""
-        with open("/proc/stat", encoding="ascii") as stream:
-            ticks = [int(word) for word in stream.readline().split()[1:9]]
-        idle = ticks[3] + ticks[4]
-        ours = os.times()
-        return cls(
-            time.monotonic(),
-            (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK"),
-            ours.user + ours.system + ours.children_user + ours.children_system,
-        )
-
-    def others_until(self, later: Load) -> float:
-        """CPUs that others used on average; 0 where the accounts differ the other way."""
-        used = (later.used - self.used) - (later.ours - self.ours)
-        return max(used / max(later.at - self.at, 1e-3), 0.0)
+"""Of the Parquet file. ``begun`` is Unix time, s; ``others`` the CPUs that other processes used
+meanwhile; ``value`` what the gate compares (ns, elapsed), ``own`` the same of own time; ``mean``,
+``low`` (mean of the lowest quarter), ``median`` and ``p90`` are of elapsed time."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +117,21 @@ def rows_of(cells: dict[str, CellRecord]) -> Iterator[dict[str, Any]]:
                 "value": part.elapsed.trimmed_mean,
                 "own": part.own.trimmed_mean,
                 "mean": part.elapsed.mean,
+                "low": low_mean(part.elapsed),
                 "median": part.elapsed.median,
                 "p90": part.elapsed.p90,
             }
+
+
+def low_mean(stats: Stats) -> float | None:
+    """The mean of the lowest quarter, by the middles of the histogram's bins; None without one."""
+    left = wanted = stats.count / 4
+    total = 0.0
+    for lower, upper, count in stats.histogram or ():
+        took = min(left, count)
+        total += took * (lower + upper - 1) / 2
+        left -= took
+    return total / wanted if stats.histogram and wanted else None
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

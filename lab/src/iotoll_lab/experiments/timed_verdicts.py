@@ -22,7 +22,7 @@ from iotoll.verdict.time.variance import of_history
 
 Floats = NDArray[np.float64]
 
-HISTORY = 60
+HISTORY = 40
 """Pairs before a verdict that are its history."""
 
 

@@ -52,9 +52,9 @@ class Finding(Model):
     time: TimeShare | None = Field(
         None, description="what its part takes more on this machine's CPU, where that was measured"
     )
-    named: Literal[
-        "", "instructions grew, time did not", "time grew, instructions did not"
-    ] = Field("", description="what instructions and time say together, where they differ")
+    named: Literal["", "instructions grew, time did not", "time grew, instructions did not"] = (
+        Field("", description="what instructions and time say together, where they differ")
+    )
     cells: list[str] = Field(description="workloads that show it, those that show most first")
     judged: int = Field(description="workloads of the device that could show it")
     sentence: str = Field(description="all of this in one line")
