@@ -66,11 +66,8 @@ def search_boards(
             boards.check_lab(setting)
         source = boards.PairSource(root, setting, asked.good, target, output.progress)
         # This machine is one board: two kernels at once would disturb each other.
-        abreast = options["boards"] if setting.lab is not None else 1
-        most = options["max_pairs"]
-        found = boards.BoardSearch(
-            points, source, search, log, output.progress, abreast, most
-        ).run()
+        limits = (options["boards"] if setting.lab else 1, options["max_pairs"])
+        found = boards.BoardSearch(points, source, search, log, output.progress, *limits).run()
         sure: Sure = (None, None)
         if not virtual:
             sure = _checked(root, history, asked, setting, target, found, output)

@@ -41,7 +41,7 @@ def board_options(command: F) -> F:
         [
             click.option(
                 "--board", default="virt-arm64", show_default=True, help="Exact board, or host-uml."
-            ),  # fmt: skip
+            ),
             click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
             click.option("--policy", help="Policy. Default: that of the board's clock."),
         ]

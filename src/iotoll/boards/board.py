@@ -173,6 +173,10 @@ class HostBoard(Board):
     memory_mb: int = Field(gt=0)
     devices: dict[str, HostDisk | OwnDisk]
     handover: HostDisk = Field(description="the disk that takes what the board hands over")
+    # It is about verdicts, and no boot is another one for it.
+    can_gate: bool = Field(
+        False, exclude=True, description="its verdicts may block: false until its noise is known"
+    )
     limits: Limits
 
     @property

@@ -306,7 +306,7 @@ def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:
         improvements=decision.improvements,
         warnings=_warnings(setup),
         sequential=decision.sequential.model_copy(update={"experiment": experiment}),
-        can_gate=not experiment and not manifest.aa,
+        can_gate=not experiment and not manifest.aa and _may_block(setup),
     )
 
 
@@ -314,6 +314,11 @@ _SHORTENED = (
     "this board has no events of system calls: vfs_fs begins at iomap_dio_rw_begin and return ends"
     " at iomap_dio_complete, and what lies outside of them is in no section"
 )
+
+
+def _may_block(setup: Setup) -> bool:
+    """Whether a verdict on this board's time blocks; a native board says so in its file."""
+    return not isinstance(setup.board, HostBoard) or setup.board.can_gate
 
 
 def _busy(setup: Setup) -> str:

@@ -21,9 +21,8 @@ from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.findings import findings
 from iotoll.verdict.findings import of_native, of_times
 from iotoll.verdict.policy import load_time_policy
-from iotoll.verdict.time.judge import decide
+from iotoll.verdict.time.judge import decide, shares
 from iotoll.verdict.time.pairs import make_pairs
-from iotoll.verdict.time.shares import shares
 from tests.golden.runs import real
 from tests.unit.verdict.time.sides import CELLS, FIGURES, noisy, side
 

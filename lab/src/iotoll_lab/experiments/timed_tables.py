@@ -50,7 +50,7 @@ class Noise:
         ratios, base = timed.ratios, timed.base
         middle = np.median(ratios, axis=0)
         robust = _MAD * np.median(np.abs(ratios - middle), axis=0)
-        links = np.corrcoef(ratios.T)
+        links = np.atleast_2d(np.corrcoef(ratios.T))
         above = links[np.triu_indices(len(links), 1)]
         follows = [np.corrcoef(one[:-1], one[1:])[0, 1] for one in base.T]
         return cls(

@@ -110,7 +110,9 @@ def headline(evidence: Evidence, found: Sequence[Finding] | None = None) -> Head
         return Headline(
             verdict.outcome.value, word, sentence, verdict.exit_code, tuple(notes), more
         )
-    if verdict.sequential is not None:
+    if verdict.sequential is not None and evidence.native:
+        notes.insert(0, f"This board informs and blocks nothing: {verdict.outcome.value}.")
+    elif verdict.sequential is not None:
         words = "An experiment: judged as a board's times would be, but it can never gate."
         notes.insert(0, f"{words} Its outcome: {verdict.outcome.value}.")
     else:

@@ -51,7 +51,7 @@ def confirmed(run: RunDir, verdict: VerdictRecord) -> VerdictRecord:
     if not (root / "verdict.json").is_file():
         return verdict
     # scipy takes a second to import, and gates do without.
-    from iotoll.verdict.time.shares import shares
+    from iotoll.verdict.time.judge import shares
 
     other = RunDir.open(root)
     found = results.read(other.verdict, VerdictRecord)

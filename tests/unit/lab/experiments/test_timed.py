@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
-
-from iotoll.records.models import Stats
-from iotoll.verdict.policy import load_time_policy
-from iotoll.verdict.time.sequential import State, plan_of
 from iotoll_lab.experiments.timed import time_command
 from iotoll_lab.experiments.timed_boots import AA, COLUMNS, FIGURES, low_mean, read_rows, write_pool
 from iotoll_lab.experiments.timed_patches import DELAYS, Delay
 from iotoll_lab.experiments.timed_verdicts import HISTORY, Timed, aa_verdicts, planted_verdict
+
+from iotoll.records.models import Stats
+from iotoll.verdict.policy import load_time_policy
+from iotoll.verdict.time.sequential import State, plan_of
 
 CELLS = ("ubd-4k-randread-t1-direct", "ubd-4k-randread-t8-direct")
 PLAN = plan_of(load_time_policy("time"), len(CELLS))
@@ -61,7 +61,7 @@ def test_verdicts_share_no_pair_where_they_are_disjoint() -> None:
     every, disjoint = aa_verdicts(timed, PLAN, labellings=3)
     starts = 120 - HISTORY - PLAN.most_pairs + 1
     assert every.verdicts == 3 * starts
-    assert 3 < disjoint.verdicts and disjoint.pairs <= starts + PLAN.most_pairs
+    assert disjoint.verdicts > 3 and disjoint.pairs <= starts + PLAN.most_pairs
     assert (every.blocked, every.passed) == (0, every.verdicts)
 
 
