@@ -394,11 +394,13 @@ def shares(verdict: VerdictRecord) -> list[TimeShare]:
         return []
     used = [not record.unused for record in verdict.sequential.pairs]
     figures = dict.fromkeys(g.figure for cell in verdict.cells for g in cell.growth)
-    found = (_share(figure, verdict.cells, used) for figure in figures)
+    found = (_time_share(figure, verdict.cells, used) for figure in figures)
     return [one for one in found if one is not None]
 
 
-def _share(figure: str, cells: Sequence[CellVerdict], used: Sequence[bool]) -> TimeShare | None:
+def _time_share(
+    figure: str, cells: Sequence[CellVerdict], used: Sequence[bool]
+) -> TimeShare | None:
     rows = [g for cell in cells for g in cell.growth if g.figure == figure]
     values = np.array([[np.nan if r is None else np.log1p(r) for r in g.ratios] for g in rows])
     values = values[:, np.array(used, np.bool_)]
