@@ -129,6 +129,8 @@ USER = [
     f"simulate --cells {'9' * 30}",
     "simulate --out deep.json",
     "experiment detector --seed -1",
+    "experiment realise --data folder",
+    "experiment realise --data absent",
     "experiment search --change nan",
     "list nothing",
     "list cells --board absent",

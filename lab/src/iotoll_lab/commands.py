@@ -38,6 +38,7 @@ SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),
+    "experiment realise": ("iotoll experiment realise --data REALISE-Performance",),
     "experiment rule": (
         "iotoll experiment rule runs/innocent/innocent-*",
         "iotoll experiment rule runs/innocent/innocent-3 --what shifts",
