@@ -22,8 +22,7 @@ from iotoll.verdict.time.sequential import plan_of
 from iotoll_lab.experiments.gates import reader
 from iotoll_lab.experiments.timed_boots import AA, COLUMNS, Series, read_rows, write_pool
 from iotoll_lab.experiments.timed_patches import DELAYS, Delay
-from iotoll_lab.experiments.timed_tables import tables
-from iotoll_lab.experiments.timed_verdicts import HISTORY
+from iotoll_lab.experiments.timed_tables import Asked, tables
 
 TURN_NS = 0.3
 """Of the delay's loop, for the size of patches alone: the table says what they were measured as."""
@@ -42,6 +41,8 @@ _FIRST = 8
               help="Judge this file's boots, and boot nothing.")  # fmt: skip
 @click.option("--labellings", default=50, show_default=True, type=click.IntRange(1),
               help="So often the boots of a pair of one kernel are labelled anew.")  # fmt: skip
+@click.option("--history", default=40, show_default=True, type=click.IntRange(8),
+              help="Pairs before a verdict that are its board's history.")  # fmt: skip
 @click.option("--requests", default=2000, show_default=True, type=click.IntRange(10),
               help="Simulated verdicts of a line.")  # fmt: skip
 @click.option("--policy", default="time", show_default=True, help="Policy or file.")
@@ -62,10 +63,11 @@ def time_command(
             record([known[name] for name in only or known], out, aa, pairs, Progress())
         frame = read_pool(pool)
         plan = plan_of(policy, frame["cell"].n_unique())
-        wanted = HISTORY + plan.most_pairs
+        asked = Asked(*(int(str(options[n])) for n in ("labellings", "history", "requests")))
+        wanted = asked.history + plan.looks[-1]
         if (there := frame.filter(pl.col("series") == AA)["pair"].n_unique()) < wanted:
             raise UsageError(f"{pool}: has {there} pairs of the base with itself, of {wanted}")
-        found = tables(frame, plan, int(str(options["labellings"])), int(str(options["requests"])))
+        found = tables(frame, plan, asked)
         results.write_text(out / "table.md", "\n".join(found) + "\n")
     click.echo("\n".join(found))
 

@@ -97,23 +97,34 @@ def _of_figure(timed: Timed, figure: str) -> Timed:
     return Timed(names, timed.base[:, at], timed.other[:, at], timed.others, timed.seconds)
 
 
-def verdict_table(frame: pl.DataFrame, plan: Plan, labellings: int, requests: int) -> list[str]:
+@dataclass(frozen=True)
+class Asked:
+    """How much is drawn from a pool: labellings of its boots, pairs that are a verdict's history,
+    and simulated verdicts of a line."""
+
+    labellings: int
+    history: int
+    requests: int
+
+
+def verdict_table(frame: pl.DataFrame, plan: Plan, asked: Asked) -> list[str]:
     """Verdicts over the base with itself, with and without a growth, beside simulation."""
     timed = Timed.of(frame, AA)
     noise = Noise.of(timed)
     lines = ["| pairs | verdicts | blocked | passed | undecided | pairs each | minutes (p90) |",
              "|---|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     first = next(name for name in timed.names if name[1] == FIGURES[0])
-    every, disjoint = aa_verdicts(timed, plan, labellings)
+    labellings, history = asked.labellings, asked.history
+    every, disjoint = aa_verdicts(timed, plan, labellings, history)
     lines.append(_line("real, unchanged, disjoint verdicts", disjoint))
     lines.append(_line(f"real, unchanged, all starts, {labellings} labellings", every))
     for growth in ADDED:
-        every, _ = aa_verdicts(timed, plan, labellings, {first: growth})
+        every, _ = aa_verdicts(timed, plan, labellings, history, {first: growth})
         lines.append(_line(f"real boots, {growth:+.1%} added to one overhead", every))
     for growth in (0.0, *ADDED[2:]):
         tally = Tally()
         planted = Planted(growth)
-        for batch in batches(plan, noise.simulated(60), planted, requests, seed=20_261):
+        for batch in batches(plan, noise.simulated(history), planted, asked.requests, 20_261):
             tally.add(batch.judged, planted)
         lines.append(_simulated(f"simulated, sd {noise.deviation:.0%}, {growth:+.1%}", tally))
     return lines
@@ -127,7 +138,7 @@ def _line(name: str, counts: Counts) -> str:
 
 
 def _simulated(name: str, tally: Tally) -> str:
-    counts = Counts(tally.requests, tally.blocked, tally.passed, tally.inconclusive, 0, tally.pairs)
+    counts = Counts(tally.requests, tally.blocked, tally.passed, tally.inconclusive, tally.pairs)
     return _line(name, counts)
 
 
@@ -156,10 +167,10 @@ def planted_table(frame: pl.DataFrame, plan: Plan) -> list[str]:
     return lines
 
 
-def tables(frame: pl.DataFrame, plan: Plan, labellings: int, requests: int) -> Sequence[str]:
+def tables(frame: pl.DataFrame, plan: Plan, asked: Asked) -> Sequence[str]:
     """All of them, as Markdown."""
     return [
         *noise_table(frame), "",
-        *verdict_table(frame, plan, labellings, requests), "",
+        *verdict_table(frame, plan, asked), "",
         *planted_table(frame, plan),
     ]  # fmt: skip

@@ -1,8 +1,9 @@
 """Many verdicts over recorded pairs of real boots, by the gate's own code.
 
-A verdict has pairs that follow each other, none twice, and the `HISTORY` pairs before them as the
-board's history. Which boot of a pair of one kernel is called the candidate is arbitrary: further
-*labellings* swap whole blocks of two pairs (ABBA, BAAB), as another seed of the gate's would.
+A verdict has pairs that follow each other, none twice, and some pairs before them as the board's
+history. It has as many pairs as the policy's last look; one that asks for more is undecided here.
+Which boot of a pair of one kernel is called the candidate is arbitrary: further *labellings* swap
+whole blocks of two pairs (ABBA, BAAB), as another seed of the gate's would.
 Verdicts that begin one pair later, or have other labels, share boots: they tell more about a rate,
 and are no independent trials. So the disjoint ones of the first labelling are counted as well.
 """
@@ -21,9 +22,6 @@ from iotoll.verdict.time.simulate import interval
 from iotoll.verdict.time.variance import of_history
 
 Floats = NDArray[np.float64]
-
-HISTORY = 40
-"""Pairs before a verdict that are its history."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,12 @@ def _side(
 
 @dataclass
 class Counts:
-    """Verdicts by outcome; ``open`` had not enough pairs recorded. ``pairs`` and ``seconds`` sum up
-    over all of them."""
+    """Verdicts by outcome; ``pairs`` is the sum of theirs, ``seconds`` the time of each."""
 
     verdicts: int = 0
     blocked: int = 0
     passed: int = 0
     undecided: int = 0
-    open: int = 0
     pairs: int = 0
     seconds: list[float] = field(default_factory=list)
 
@@ -112,8 +108,7 @@ class Counts:
         self.verdicts += len(rows)
         self.blocked += int((state == State.REGRESSION).sum())
         self.passed += int((state == State.PASS).sum())
-        self.undecided += int((state == State.INCONCLUSIVE).sum())
-        self.open += int((state == State.OPEN).sum())
+        self.undecided += int(((state == State.INCONCLUSIVE) | (state == State.OPEN)).sum())
         self.pairs += int(used.sum())
         for row, count in zip(rows, used, strict=True):
             self.seconds.append(float(seconds[row, :count].sum()))
@@ -126,17 +121,17 @@ class Counts:
 
 
 def windows(
-    timed: Timed, past: Timed, plan: Plan, starts: NDArray[np.int64], pairs: int
+    timed: Timed, past: Timed, plan: Plan, starts: NDArray[np.int64], history: int
 ) -> tuple[Judged, Floats]:
-    """Verdicts over ``pairs`` pairs from each start on; history is what precedes in ``past``.
+    """Verdicts from each start on; their history are so many pairs that precede in ``past``.
 
     ``past`` has the same boots with the labels that the history knew. Returns also the seconds of
     each window's pairs.
     """
-    use = starts[:, None] + np.arange(pairs)
-    before = [of_history(_whole(past.ratios[s - HISTORY : s])) for s in starts]
+    use = starts[:, None] + np.arange(plan.looks[-1])
+    before = [of_history(_whole(past.ratios[s - history : s])) for s in starts]
     figures = len(timed.names)
-    known = np.full((len(starts), figures), HISTORY - 1.0)
+    known = np.full((len(starts), figures), history - 1.0)
     more = Known(
         np.zeros(use.shape, np.int64), timed.base[use], np.array([one.far for one in before])
     )
@@ -150,14 +145,18 @@ def _whole(ratios: Floats) -> Floats:
 
 
 def aa_verdicts(
-    timed: Timed, plan: Plan, labellings: int, growth: Mapping[tuple[str, str], float] | None = None
+    timed: Timed,
+    plan: Plan,
+    labellings: int,
+    history: int,
+    growth: Mapping[tuple[str, str], float] | None = None,
 ) -> tuple[Counts, Counts]:
     """Verdicts of all starts and labellings, and the disjoint ones of the first labelling."""
     every, disjoint = Counts(), Counts()
-    starts = np.arange(HISTORY, len(timed) - plan.most_pairs + 1)
+    starts = np.arange(history, len(timed) - plan.looks[-1] + 1)
     for seed in range(labellings if len(starts) else 0):
         one = timed.labelled(seed)
-        judged, seconds = windows(one.grown(growth or {}), one, plan, starts, plan.most_pairs)
+        judged, seconds = windows(one.grown(growth or {}), one, plan, starts, history)
         every.add(judged, np.arange(len(starts)), seconds)
         if seed == 0:
             disjoint.add(judged, _disjoint(judged), seconds)
@@ -174,12 +173,12 @@ def _disjoint(judged: Judged) -> NDArray[np.int64]:
 
 
 def planted_verdict(timed: Timed, past: Timed, plan: Plan) -> tuple[Judged, Floats]:
-    """The verdict over a planted kernel's pairs, with the last pairs of ``past`` as history.
+    """The verdict over a planted kernel's pairs, with all pairs of ``past`` as history.
 
     Also the mean growth of each figure over all its pairs, as a log ratio, shape (figures,).
     """
-    before = of_history(_whole(past.ratios[-HISTORY:]))
-    known = np.full((1, len(timed.names)), min(HISTORY, len(past)) - 1.0)
+    before = of_history(_whole(past.ratios))
+    known = np.full((1, len(timed.names)), len(past) - 1.0)
     count = min(len(timed), plan.most_pairs)
     more = Known(np.zeros((1, count), np.int64), timed.base[None, :count], before.far[None])
     found = judge(timed.ratios[None, :count], before.variance[None, None], known, plan, more)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from iotoll_lab.experiments.timed import time_command
 from iotoll_lab.experiments.timed_boots import AA, COLUMNS, FIGURES, low_mean, read_rows, write_pool
 from iotoll_lab.experiments.timed_patches import DELAYS, Delay
-from iotoll_lab.experiments.timed_verdicts import HISTORY, Timed, aa_verdicts, planted_verdict
+from iotoll_lab.experiments.timed_verdicts import Timed, aa_verdicts, planted_verdict
 
 from iotoll.records.models import Stats
 from iotoll.verdict.policy import load_time_policy
@@ -58,16 +58,16 @@ def test_a_delay_is_of_the_sections_time() -> None:
 
 def test_verdicts_share_no_pair_where_they_are_disjoint() -> None:
     timed = Timed.of(frame(rows(AA, 120, 0.01)), AA)
-    every, disjoint = aa_verdicts(timed, PLAN, labellings=3)
-    starts = 120 - HISTORY - PLAN.most_pairs + 1
+    every, disjoint = aa_verdicts(timed, PLAN, labellings=3, history=40)
+    starts = 120 - 40 - PLAN.looks[-1] + 1
     assert every.verdicts == 3 * starts
-    assert disjoint.verdicts > 3 and disjoint.pairs <= starts + PLAN.most_pairs
+    assert disjoint.verdicts > 3 and disjoint.pairs <= starts + PLAN.looks[-1]
     assert (every.blocked, every.passed) == (0, every.verdicts)
 
 
 def test_growth_that_is_added_is_found() -> None:
     timed = Timed.of(frame(rows(AA, 120, 0.01)), AA)
-    every, _ = aa_verdicts(timed, PLAN, 2, {(CELLS[0], "overhead"): 0.05})
+    every, _ = aa_verdicts(timed, PLAN, 2, 40, {(CELLS[0], "overhead"): 0.05})
     assert every.blocked == every.verdicts
 
 
@@ -81,7 +81,7 @@ def test_a_planted_kernel_is_judged_by_the_history() -> None:
 def test_noise_of_tens_of_per_cent_is_given_up_early_and_blocks_nothing() -> None:
     """Real boots beside other work: 32 pairs of them would have told no more."""
     timed = Timed.of(frame(rows(AA, 120, 0.4)), AA)
-    every, _ = aa_verdicts(timed, PLAN, labellings=5)
+    every, _ = aa_verdicts(timed, PLAN, labellings=5, history=40)
     assert (every.blocked, every.passed) == (0, 0)
     assert every.pairs / every.verdicts < 10
 
@@ -99,7 +99,7 @@ def test_a_pool_is_judged_without_a_boot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("not parquet", "cannot be read as Parquet"), (None, "of 72"), ("", "cannot be read")],
+    [("not parquet", "cannot be read as Parquet"), (None, "of 56"), ("", "cannot be read")],
 )
 def test_a_pool_that_is_none_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
     path = tmp_path / "boots.parquet"
