@@ -157,6 +157,7 @@ class HostDisk(Model):
 class OwnDisk(Model):
     """A disk that the guest's kernel has in its own memory, where ``words`` tell it to."""
 
+    size_mb: int = Field(gt=0, description="as the words say")
     node: str = Field(pattern=r"^/dev/[a-z0-9]+$")
     words: str = Field(min_length=1, description="of the kernel's command line")
 
