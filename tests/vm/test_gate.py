@@ -217,7 +217,7 @@ def test_candidates_that_hang_are_broken_within_the_time_limit(
     assert "iotoll: step" in hung, "the first console is kept"
 
 
-@pytest.mark.parametrize("side", ["base", "candidate"])
+@pytest.mark.parametrize("side", [pytest.param("base", marks=pytest.mark.long), "candidate"])
 def test_f3_2_a_board_that_was_stopped_blames_nobody(
     neutral: Done, tmp_path: Path, side: str
 ) -> None:
