@@ -138,14 +138,14 @@ def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
             "--sandbox: a search in a lab builds on this machine without one: search on an exact"
             " board, or leave --sandbox out for commits that you trust"
         )
+    native = is_native(options["board"])
+    if native and sandbox:
+        raise UsageError(f"--sandbox: board {options['board']} boots both kernels in one anyway")
     if sandbox and not tree.resolve().is_relative_to(cache_dir().resolve()):
         raise UsageError(
             f"--sandbox: it sees no tree outside of the cache, such as {tree}: run 'iotoll ci"
             " bisect --clone TREE --good A --bad B', which copies the commits into it"
         )
-    native = is_native(options["board"])
-    if native and sandbox:
-        raise UsageError(f"--sandbox: board {options['board']} boots both kernels in one anyway")
     policy = options["policy"] or ("time" if lab or native else "instructions")
     matrix = options["matrix"]
     if native and matrix == "default":
