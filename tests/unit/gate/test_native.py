@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from iotoll.core.errors import UsageError
-from iotoll.gate import confirm
+from iotoll.gate import confirm, reproduce
+from iotoll.records import results
 from iotoll.records.models import (
     CellVerdict,
     Clock,
@@ -16,14 +18,16 @@ from iotoll.records.models import (
     Outcome,
     VerdictRecord,
 )
-from iotoll.records.text import MINUS, NBSP
+from iotoll.records.text import MINUS, NBSP, clock_note
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.findings import findings
 from iotoll.verdict.findings import of_native, of_times
 from iotoll.verdict.policy import load_time_policy
+from iotoll.verdict.time.clocks import CONFIRMED
 from iotoll.verdict.time.judge import decide, shares
 from iotoll.verdict.time.pairs import make_pairs
 from tests.golden.runs import real
+from tests.unit.runs import make_run
 from tests.unit.verdict.time.sides import CELLS, FIGURES, noisy, side
 
 
@@ -142,3 +146,16 @@ def test_confirm_is_refused(changes: dict[str, object], words: str) -> None:
     manifest = gather(real("regression")).manifest.model_copy(update=changes)
     with pytest.raises(UsageError, match=words):
         confirm.check(manifest)
+
+
+def test_a_verdict_that_is_derived_again_has_what_the_native_board_said(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    results.write_text(run.root / CONFIRMED / "verdict.json", "{}")
+    with reproduce._copy(run) as copy:
+        assert (copy.root / CONFIRMED / "verdict.json").is_file()
+
+
+def test_its_nanoseconds_are_no_boards() -> None:
+    note = clock_note(Clock.TIME, virtual=False, native=True)
+    assert "this machine's CPU" in note and "real board" not in note
+    assert clock_note(Clock.TIME, virtual=False) == "Nanoseconds on a real board."

@@ -63,7 +63,7 @@ def confirmed(run: RunDir, verdict: VerdictRecord) -> VerdictRecord:
         outcome=found.outcome,
         sentence=found.sentence,
         regressions=found.regressions,
-        run=f"{run.root.name}/{CONFIRMED}",
+        run=CONFIRMED,
         blocks=False,
         reading="" if same else "The native board had another base or candidate: run it again.",
         board=found.board,
