@@ -52,6 +52,8 @@ REQUEST = (Section.SUBMISSION, Section.COMPLETION)
 """Sections that are one request's; the others are the I/O's."""
 _COUNTS = tuple(unit.value for unit in Unit)
 _NAMES = {"whole": "the whole I/O", "work": "all that ran"}
+_WHOLE = 0.0995
+"""Shares from here on are told without a decimal, as `signed_percent` does."""
 _TIMED = {"whole": "overhead"}
 """What a native board has of a part, where it is not the section itself."""
 _Cost = tuple[str, ElementComparison]
@@ -228,7 +230,7 @@ def of_times(cells: Sequence[CellVerdict], other: OtherClock) -> str:
     native = (one for name in grown if (one := _time_of(name, other)) is not None)
     told = list(native) or [share for share in other.times if share.moved == "grew"]
     if told:
-        words = "; ".join(_time_words(share) for share in told)
+        words = "; ".join(_time_words(share, "") for share in told)
     elif unknown := [share.part for share in other.times if share.moved == "unknown"]:
         words = f"the noise hides whether {', '.join(unknown)} moved"
     else:
@@ -244,10 +246,11 @@ def _time_of(part: str, other: OtherClock | None) -> TimeShare | None:
     return next((share for share in other.times if share.part == name), None) if other else None
 
 
-def _time_words(share: TimeShare) -> str:
+def _time_words(share: TimeShare, where: str = " on this CPU") -> str:
     """``+1.4 % (0.9 to 1.9 %) of submission on this CPU``."""
-    ends = f"{100 * share.low:.1f} to {100 * share.high:.1f} %".replace("-", MINUS)
-    amount = f"{signed_percent(share.growth)} ({ends}) of {share.part} on this CPU"
+    digits = 0 if abs(share.growth) >= _WHOLE else 1
+    ends = f"{100 * share.low:.{digits}f} to {100 * share.high:.{digits}f} %".replace("-", MINUS)
+    amount = f"{signed_percent(share.growth)} ({ends}) of {share.part}{where}"
     if share.moved == "same":
         return f"no time that shows: {amount}"
     return f"too noisy to tell: {amount}" if share.moved == "unknown" else amount
