@@ -132,6 +132,7 @@ USER = [
     "experiment realise --data folder",
     "experiment realise --data absent",
     "experiment search --change nan",
+    "experiment time --pool absent",
     "list nothing",
     "list cells --board absent",
     "explain folder",

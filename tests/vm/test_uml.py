@@ -59,7 +59,7 @@ def test_the_boot_ran_on_this_cpu_with_nothing_of_the_hosts(side: SideResult) ->
 
 @pytest.mark.long
 def test_other_disks_have_cells_and_no_completion(tmp_path: Path) -> None:
-    """null_blk and scsi_debug end a request in their queue function: said, and no zero is judged."""
+    """null_blk and scsi_debug end a request in their queue function."""
     needs_virtual_kernel(BOARD)
     measure(tmp_path / "run", BOARD, "--matrix", "host-uml-all", "--json")
     side = results.read(tmp_path / "run/sides/base/result.json", SideResult)
