@@ -250,11 +250,6 @@ def _counter(plan: BootPlan, files: BootFiles) -> Counter:
     """Counts what an exact board executes, where its kernel and this machine allow that."""
     if not plan.board.is_exact or plan.clock is not Clock.INSTRUCTIONS:
         return Counter(plan.words)
-    # QEMU 10.0.2 without CF_PARALLEL (gen_plugin_u64_ptr in accel/tcg/plugin-gen.c) multiplies the
-    # constant 1, CPU 1's number, in place by the counters' size: other code of the block reads it,
-    # such as the exception level 1, and QEMU aborts (arm_mmu_idx_el).
-    if plan.virtual.qemu.cpus > 1:
-        return Counter(plan.words, why="boards with several CPUs are not counted yet")
     return Counter.of(plan.kernel, files.work, plan.words, plan.caches)
 
 
