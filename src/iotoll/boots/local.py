@@ -30,6 +30,7 @@ from iotoll.boards.uml import RunningHost, uml_command, uml_words
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.boots.counts import COUNTED, Counter, asked_values
+from iotoll.boots.host_load import FACT, Load
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
     BrokenError,
@@ -182,7 +183,7 @@ def boot(
     """
     shutil.rmtree(plan.folder, ignore_errors=True)
     plan.folder.mkdir(parents=True)
-    started = time.monotonic()
+    started, load = time.monotonic(), Load.now()
     with scratch() as work:
         files = _files(plan, work)
         _make_ramdisk(plan, files)
@@ -199,6 +200,8 @@ def boot(
             shutil.move(files.turns, plan.folder / TURNS)
         counter.keep(files.work, plan.folder)
     record = _record(plan, command, files, time.monotonic() - started, counter.why)
+    if isinstance(plan.board, HostBoard):
+        record.facts.before[FACT] = f"{load.others_until(Load.now()):.2f}"
     proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
     return record
