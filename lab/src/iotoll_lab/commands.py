@@ -36,6 +36,10 @@ SUBCOMMANDS: dict[str, tuple[str, ...]] = {
         "iotoll experiment history --rows 1000000 --engine duckdb --engine spark",
     ),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
+    "experiment layouts": (
+        "iotoll experiment layouts --cells ufs-4k-randread-t1-direct",
+        "iotoll experiment layouts my.patch --layouts 30 --cells ufs-4k-randread-t1-direct",
+    ),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),
     "experiment rule": (

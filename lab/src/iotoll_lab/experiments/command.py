@@ -14,6 +14,7 @@ from iotoll_lab.experiments.exact import exact_command
 from iotoll_lab.experiments.explained import explained_command
 from iotoll_lab.experiments.gates import innocent_command, planted_command
 from iotoll_lab.experiments.history_size import history_command
+from iotoll_lab.experiments.layouts import layouts_command
 from iotoll_lab.experiments.range_command import ranges_command
 from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
@@ -33,6 +34,7 @@ for _command in (
     exact_command,
     explained_command,
     history_command,
+    layouts_command,
     innocent_command,
     planted_command,
     culprits_command,
