@@ -97,6 +97,7 @@ class Core(Model):
 
     description: str
     mhz: int = Field(gt=0)
+    caches: str = Field(description="of lava-jobs/caches, for boots that it is estimated of")
     needs: Needs
     ready: Ready
     busy: Busy
@@ -107,14 +108,26 @@ class Core(Model):
     devices: Devices
 
 
-def load_core(name: str) -> Core:
-    """The core of a file beside this one, or of the user's; raises UsageError."""
+WHICH = ("least", "taken", "most")
+"""Of a number that is assumed, as its file has them."""
+
+
+def load_core(name: str, which: str = "taken") -> Core:
+    """The core of a file beside this one, or of the user's; raises UsageError.
+
+    ``which`` of `WHICH` are taken of the numbers that are assumed.
+    """
     known = Path(__file__).with_name(f"{name}.toml")
     path = known if known.is_file() else Path(name)
     if not path.is_file():
         cores = [p.stem for p in Path(__file__).parent.glob("cortex-*.toml")]
         raise UsageError(f"core {name}: no such core: choose {', '.join(sorted(cores))}, or a file")
     try:
-        return Core.model_validate(load_toml(path))
+        told = load_toml(path)
+        number = WHICH.index(which)
+        for part in (one for one in told.values() if isinstance(one, dict)):
+            for key, value in part.items():
+                part[key] = value[number] if isinstance(value, list) and len(value) == 3 else value
+        return Core.model_validate(told)
     except ValidationError as error:
         raise first_error(path, error) from error

@@ -17,6 +17,7 @@ from capstone import arm64
 from iotoll_lab.estimate.core import Core
 
 Branch = Literal["", "conditional", "direct", "indirect", "return"]
+Unit = Literal["", "memory", "multiply", "shift", "branch"]
 Reads = tuple[tuple[str, int], ...]
 
 FLAGS = "nzcv"
@@ -28,7 +29,9 @@ _KEEPS = ("movk", "bfi", "bfxil", "bfm", "bfc")
 """Instructions that change a part of their first register."""
 _PLAIN_SYSTEM = ("sp_el0", "tpidr_el1", "tpidr_el2", "tpidr_el0")
 """System registers that the kernel keeps pointers in: read as if they were plain ones."""
-_EXCLUSIVE = re.compile(r"(ld|st)a?l?x[rp]|cas|swp|ld(add|clr|set|eor|[su]m(ax|in))|st(add|clr|set)")
+_EXCLUSIVE = re.compile(
+    r"(ld|st)a?l?x[rp]|cas|swp|ld(add|clr|set|eor|[su]m(ax|in))|st(add|clr|set)"
+)
 _EXCEPTIONS = ("svc", "hvc", "smc", "eret", "brk")
 
 
@@ -36,13 +39,13 @@ _EXCEPTIONS = ("svc", "hvc", "smc", "eret", "brk")
 class Op:
     """One instruction: ``reads`` are registers and when each is needed, ``writes`` when ready.
 
-    ``unit`` takes ``busy`` cycles; ``wait`` are cycles in which nothing else is issued. ``place`` is
-    what a load or store accesses, as far as its text tells.
+    ``unit`` takes ``busy`` cycles; ``wait`` are cycles in which nothing else is issued. ``place``
+    is what a load or store accesses, as far as its text tells.
     """
 
     reads: Reads = ()
     writes: Reads = ()
-    unit: Literal["", "memory", "multiply", "branch"] = ""
+    unit: Unit = ""
     busy: int = 1
     wait: int = 0
     branch: Branch = ""
@@ -100,7 +103,9 @@ class Decoder:
     def _waits(self, one: Any, name: str) -> int:
         waits = self.core.waits
         if name in ("dmb", "dsb", "isb", "tlbi", "ic", "dc"):
-            return int(getattr(waits, {"tlbi": "tlb", "ic": "cache", "dc": "cache"}.get(name, name)))
+            return int(
+                getattr(waits, {"tlbi": "tlb", "ic": "cache", "dc": "cache"}.get(name, name))
+            )
         if name in _EXCEPTIONS:
             return waits.exception
         if name in ("mrs", "msr", "sys", "sysl", "at"):
@@ -158,15 +163,15 @@ class Decoder:
             reads[_name(one.reg_name(first))] = needs.shifted if name != "movk" else when
         if _READS_FLAGS.match(name):
             reads[FLAGS] = needs.operand
-        writes = [(r, ready) for r in (_name(one.reg_name(n)) for n in written) if r not in ("", FLAGS)]
+        writes = [
+            (r, ready) for r in (_name(one.reg_name(n)) for n in written) if r not in ("", FLAGS)
+        ]
         if one.update_flags:
             writes.append((FLAGS, ready))
         return Op(tuple(reads.items()), tuple(writes), unit, busy)
 
-    def _unit(
-        self, one: Any, name: str
-    ) -> tuple[int, Literal["", "memory", "multiply", "branch"], int, int]:
-        """When operands are needed, which unit is busy for how long, and when the result is ready."""
+    def _unit(self, one: Any, name: str) -> tuple[int, Unit, int, int]:
+        """When operands are needed, which unit is busy how long, when the result is ready."""
         needs, ready, busy = self.core.needs, self.core.ready, self.core.busy
         if name in ("sdiv", "udiv"):
             return needs.multiplied, "multiply", busy.divide, ready.divide
@@ -180,7 +185,8 @@ class Decoder:
             adds = name in ("mneg", "madd")
             cycles = busy.multiply_add_64 if adds else busy.multiply_64
             return needs.multiplied, "multiply", cycles, ready.multiply_64 + adds
-        return needs.operand, "", 1, ready.alu
+        by_register = name in _SHIFTS and one.operands[-1].type == arm64.ARM64_OP_REG
+        return needs.operand, "shift" if by_register else "", 1, ready.alu
 
 
 def _registers(one: Any) -> list[str]:

@@ -35,7 +35,7 @@ class _Pipeline:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._ready: dict[str, int] = {}
-        self._free = {"memory": 0, "multiply": 0, "branch": 0}
+        self._free = {"memory": 0, "multiply": 0, "shift": 0, "branch": 0}
         self._now = 0
         self._in_cycle = 0
         self._fetch, self._in_fetch = 0, 0

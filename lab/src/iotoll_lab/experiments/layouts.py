@@ -1,6 +1,6 @@
 """``iotoll experiment layouts``: do counts move with the place of functions in a kernel?
 
-One kernel is linked again and again from the same objects, with its functions in a seeded order
+One kernel is linked again and again from the same objects, with its files in a seeded order
 (`iotoll_lab.experiments.relink`), and each layout is gated against the linker's own. Counts must
 not move: whatever differs is named. Lines of code and misses in a model of caches do move, so they
 are given as intervals: made of some layouts, tried on others. With a candidate the same layouts of
@@ -10,6 +10,7 @@ both kernels are compared.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,7 +28,9 @@ from iotoll.boards.equip import fragments
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.lock import alone
+from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
+from iotoll.core.toml import named_file
 from iotoll.gate.flow import Flow, execute
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import prepare
@@ -39,12 +42,17 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import keep_run
-from iotoll_lab.experiments.relink import FRAGMENT, relink
+from iotoll_lab.estimate.core import WHICH, load_core
+from iotoll_lab.estimate.sections import estimates
+from iotoll_lab.experiments.relink import relink
 
 COVERED = 0.95
 """What an interval shall cover of layouts that it was not made of."""
 _LEAST = 3
 """Layouts that an interval is made of at least, and that it is tried on at least."""
+
+NS = "ns"
+"""What estimated time is called behind its section."""
 
 Values = list[int | None]
 
@@ -128,7 +136,9 @@ class Interval:
 
 
 def modelled(name: str) -> bool:
-    """Whether a count is one of lines or misses, which go by addresses."""
+    """Whether a count is a time, or one of lines or misses, which go by addresses."""
+    if name.endswith(f" {NS}"):
+        return True
     element = load_elements().elements.get(name.partition(" ")[2].partition(".")[0])
     return element is not None and element.touch is not None
 
@@ -208,12 +218,13 @@ def _less(
 @click.option("--fit", type=click.IntRange(_LEAST), help="Layouts that intervals are made of.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--cells", required=True, help="Comma-separated; * is allowed.", metavar="LIST")
+@click.option("--core", default="cortex-a53", show_default=True, help="Whose time is estimated.")
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--matrix", default="default", show_default=True)
 @click.option("--tree", default="debian", show_default=True, help="Kernel tree.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/layouts"))
 def layouts_command(out: Path, **options: Any) -> None:
-    """Link a kernel in LAYOUTS orders of its functions, and gate each: do counts move?
+    """Link a kernel in LAYOUTS orders of its files, and gate each: do counts move?
 
     With a PATCH, the patched kernel as well. Two thirds of the layouts make the intervals, unless
     --fit names a number.
@@ -243,6 +254,8 @@ class _Experiment:
         asked = chosen_cells(str(options["cells"]), matrix.cells, matrix.family_cells)
         self.cells = tuple(asked or ())
         self.board = load_virtual_board(str(options["board"]))
+        self.core = str(options["core"])
+        self.policy = with_caches(load_core(self.core).caches, out)
 
     def rows(self) -> list[LayoutRow]:
         """Link, boot and compare all layouts; what an earlier command finished is read."""
@@ -256,13 +269,13 @@ class _Experiment:
         run = keep_run(self.out / "kernels", manifest)
         sources = prepare(run, self.progress, self.cells)
         room = 0
-        names = [*fragments(self.board, self.cells), str(FRAGMENT)]
+        names = fragments(self.board, self.cells)
         for side, source in sources.items():
             job = KernelJob.make(source, self.board.arch, names)
             seed = int(self.options["seed"])
             folder = self.out / "kernels" / side
             told, room = relink(job, seed, self.numbers, folder, self.progress, room)
-            self.progress.say(f"{side}: {told.count} functions of {len(told.files)} files")
+            self.progress.say(f"{side}: {len(told.sizes)} files in {room >> 10} KiB")
         return list(sources)
 
     def _request(self, choice: candidate.CandidateChoice) -> RunRequest:
@@ -272,6 +285,7 @@ class _Experiment:
             choice=choice,
             board=str(self.options["board"]),
             matrix=str(self.options["matrix"]),
+            policy=str(self.policy),
             cells=self.cells,
             lines=True,
         )
@@ -288,7 +302,7 @@ class _Experiment:
         choice = candidate.classify(None, base_image=plain, candidate_image=pair)
         run = keep_run(self.out / "runs" / f"{side}-{number}", new_manifest(self._request(choice)))
         execute(Flow(run, self.progress), until="judge")
-        row = row_of(run, side, number)
+        row = row_of(run, side, number, self.core)
         results.write_text(stored, json.dumps(asdict(row)) + "\n")
         if row.outcome == Outcome.PASS and not any(row.moved.values()):
             shutil.rmtree(run.root)
@@ -296,7 +310,15 @@ class _Experiment:
         return row
 
 
-def row_of(run: RunDir, side: Side, number: int) -> LayoutRow:
+def with_caches(name: str, out: Path) -> Path:
+    """The default policy with another model of caches, in ``out``."""
+    text = named_file(data_dir("pipelines") / "policies", "instructions").read_text()
+    path = out / "policy.toml"
+    results.write_text(path, re.sub(r'^caches = ".*?"', f'caches = "{name}"', text, flags=re.M))
+    return path.resolve()
+
+
+def row_of(run: RunDir, side: Side, number: int, core: str) -> LayoutRow:
     """The line of a layout that was gated as candidate; of layout 0 that of the run's base."""
     verdict = results.read(run.verdict, VerdictRecord)
     if verdict.failure is not None:
@@ -306,18 +328,24 @@ def row_of(run: RunDir, side: Side, number: int) -> LayoutRow:
         {cell: Counts.of(records[0]) for cell, records in found[s].cells.items()} for s in SIDES
     )
     mine = other if number else base
+    gated: Side = "candidate" if number else "base"
+    means = {
+        cell: {name: counts.mean(name) for name in counts.values if modelled(name)}
+        for cell, counts in mine.items()
+    }
+    for one in estimates(
+        run.boot(gated, 1), run.build(gated) / "Image", list(mine), core, WHICH[1:2]
+    ):
+        means[one.cell][f"{one.section.value} {NS}"] = round(one.ns[0], 1)
     return LayoutRow(
         side=side,
         number=number,
-        image_sha256=found["candidate" if number else "base"].build.image_sha256,
+        image_sha256=found[gated].build.image_sha256,
         outcome=verdict.outcome.value if number else Outcome.PASS.value,
         sentence=verdict.sentence if number else "the linker's own layout",
         compared={c: sum(not modelled(n) for n in counts.values) for c, counts in mine.items()},
         moved={cell: moved(base[cell], counts) for cell, counts in mine.items()},
-        means={
-            cell: {name: counts.mean(name) for name in counts.values if modelled(name)}
-            for cell, counts in mine.items()
-        },
+        means=means,
     )
 
 
@@ -327,8 +355,17 @@ def row_from(stored: dict[str, Any]) -> LayoutRow:
     return LayoutRow(**stored, moved=moves)
 
 
-_EXACT_HEADS = ("Kernel", "Cell", "Layouts", "Exact counts", "Moved in", "Which")
-_HEADS = ("Kernel", "Cell", "Count", "Own layout", "Interval", "Unseen within")
+_EXACT_HEADS = (
+    "Kernel",
+    "Cell",
+    "Layouts",
+    "No pass",
+    "Exact counts",
+    "Layouts where any I/O differs",
+    "Most I/Os",
+    "Largest mean difference",
+)
+_HEADS = ("Kernel", "Cell", "Count", "Linker's layout", "Interval", "Unseen within")
 
 
 def _exact_lines(rows: Sequence[LayoutRow]) -> list[tuple[str, ...]]:
@@ -336,19 +373,18 @@ def _exact_lines(rows: Sequence[LayoutRow]) -> list[tuple[str, ...]]:
     for side in _sides(rows):
         mine = [row for row in rows if row.side == side and row.number]
         for cell in mine[0].compared if mine else ():
-            moves = [row.moved[cell] for row in mine]
-            names = sorted({one.name for found in moves for one in found})
-            words = [f"{name} (at most {_largest(name, moves)})" for name in names]
-            hits = sum(bool(found) for found in moves)
-            count = str(max(row.compared[cell] for row in mine))
-            told = "; ".join(words) or "none"
-            lines.append((side, cell, str(len(mine)), count, str(hits), told))
+            moves = [one for row in mine for one in row.moved[cell]]
+            share = max((one.share for one in moves), default=0.0)
+            most = max(moves, key=lambda one: abs(one.by), default=None)
+            numbers = (
+                len(mine),
+                sum(row.outcome != Outcome.PASS for row in mine),
+                max(row.compared[cell] for row in mine),
+                sum(bool(row.moved[cell]) for row in mine),
+            )
+            words = f"{most.by:+.2f} {most.name}" if most else "none"
+            lines.append((side, cell, *map(str, numbers), f"{share:.1%}", words))
     return lines
-
-
-def _largest(name: str, moves: Sequence[Sequence[Moved]]) -> str:
-    one = max((m for found in moves for m in found if m.name == name), key=lambda m: m.share)
-    return f"{one.share:.2%} of I/Os, {one.by:+.2f} per I/O"
 
 
 def _interval_lines(found: Sequence[Interval]) -> list[tuple[str, ...]]:

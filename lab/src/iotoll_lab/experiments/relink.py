@@ -1,10 +1,10 @@
-"""Relinks a kernel with its functions in another order, from the objects of one build.
+"""Relinks a kernel with its files in another order, from the objects of one build.
 
-Nothing is compiled again: a layout has the same instructions at other addresses. A layout shuffles
-the kernel's files, and the functions within each, by a seed, and puts 4 to 60 bytes before every
-fourth function or so. All behind the functions keeps its address: data, tables, and how much memory
-the kernel leaves. What is not ordered are functions that the kernel places itself (interrupt entry,
-locks, the scheduler), and those that the compiler takes for unlikely.
+Nothing is compiled again: a layout has the same instructions at other addresses. A layout orders
+the functions of the kernel's files by a seed, file by file, and puts up to 252 bytes before each.
+All behind the functions keeps its address: data, tables, and how much memory the kernel leaves.
+What is not ordered are functions that the kernel places by itself (interrupt entry, locks, the
+scheduler), those that the compiler takes for unlikely, and those of one file among themselves.
 """
 
 from __future__ import annotations
@@ -23,80 +23,53 @@ from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.tree import clean_env, run_tool
 from iotoll.records import results
 
-FRAGMENT = Path(__file__).with_name("layouts.config")
-"""What is added to a board's fragments."""
-PADDED = 0.25
-"""Share of functions that have something before them: 1 to `WORDS` instructions."""
-WORDS = 15
-_ROOM, _UNIT = 32, 1 << 20
-"""Bytes for each function, four times what padding takes, and to what the whole is rounded up; what
-the kernel places before its functions has some KB."""
+WORDS = 63
+"""Instructions that are before a file's functions at most: nearly four lines of a cache."""
+_UNIT = 1 << 18
+"""Bytes to which the room for all functions is rounded up."""
 
-_SECTION = re.compile(r"^ *\d+ (\.text\.\S+) +([0-9a-f]{8}) .*\bCODE\b")
+_SECTION = re.compile(r"^ *\d+ \.text +([0-9a-f]{8}) .*\bCODE\b")
 _FILE = re.compile(r"^(\S+): +file format ")
-_KERNELS_OWN = re.compile(r"\.text\.(hot|unlikely|unknown|fixup|startup|exit|asan|tsan)(\.|$)")
 _PLACE = "*(.text .text.fixup)"
 """Where a kernel's linker script has its functions."""
 
 
 @dataclass(frozen=True)
-class Functions:
-    """A kernel's functions as sections of its objects, file by file in the order of the link.
+class Files:
+    """The files of a kernel that have functions, in the order of the link, and their bytes."""
 
-    ``size`` is that of all together, in bytes.
-    """
-
-    files: tuple[tuple[str, ...], ...]
-    size: int
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return sum(map(len, self.files))
+    sizes: dict[str, int]
 
     @property
     def room(self) -> int:
         """Bytes that hold them in any layout."""
-        wanted = self.size + _ROOM * self.count
+        wanted = sum(self.sizes.values()) + 4 * (WORDS + 1) * len(self.sizes) + _UNIT
         return -(-wanted // _UNIT) * _UNIT
 
 
-def functions_of(listing: str) -> Functions:
-    """The functions that objdump's list of sections has (``objdump -hw``).
-
-    Those of one name in several files are placed together, where the first is.
-    """
-    files: list[list[str]] = []
-    known: set[str] = set()
-    size = 0
+def files_of(listing: str) -> Files:
+    """The files that objdump's list of sections has (``objdump -hw``)."""
+    sizes: dict[str, int] = {}
+    name = ""
     for line in listing.splitlines():
-        if _FILE.match(line):
-            files.append([])
-        elif (found := _SECTION.match(line)) and not _KERNELS_OWN.match(found[1]):
-            size += int(found[2], 16)
-            if found[1] not in known:
-                known.add(found[1])
-                files[-1].append(found[1])
-    return Functions(tuple(tuple(file) for file in files if file), size)
+        if found := _FILE.match(line):
+            name = found[1]
+        elif (found := _SECTION.match(line)) and (size := int(found[1], 16)):
+            sizes[name] = size
+    return Files(sizes)
 
 
-def ordered(functions: Functions, seed: int, number: int) -> Iterator[tuple[int, str]]:
-    """Layout ``number`` of a seed: each section, and the bytes before it.
+def ordered(files: Files, seed: int, number: int) -> Iterator[tuple[int, str]]:
+    """Layout ``number`` of a seed: each file, and the bytes before it.
 
-    Number 0 is the order of the link, without padding. An empty name stands for what assembler
-    files have in one section.
+    Number 0 is the order of the link, without padding.
     """
-    files = [list(file) for file in functions.files]
-    files.insert(0, [""])
+    names = list(files.sizes)
     chance = random.Random(f"layout {seed} {number}")
     if number:
-        chance.shuffle(files)
-    for file in files:
-        if number:
-            chance.shuffle(file)
-        for section in file:
-            padded = number and chance.random() < PADDED
-            yield 4 * chance.randint(1, WORDS) if padded else 0, section
+        chance.shuffle(names)
+    for name in names:
+        yield 4 * chance.randint(0, WORDS) if number else 0, name
 
 
 def with_layout(script: str, layout: Iterator[tuple[int, str]], room: int) -> str:
@@ -107,48 +80,44 @@ def with_layout(script: str, layout: Iterator[tuple[int, str]], room: int) -> st
     if script.count(_PLACE) != 1:
         raise UsageError(f"this kernel's linker script has not one {_PLACE}: use another kernel")
     lines = [". = ALIGN(64);"]
-    for padding, section in layout:
+    for padding, name in layout:
         if padding:
             lines.append(f". += {padding};")
-        lines.append(f"*({section})" if section else _PLACE)
-    # What no list has: such a function would else be placed behind the kernel.
-    lines.append("*(.text.[0-9a-zA-Z_]*)")
+        lines.append(f"*{name}(.text .text.fixup)")
     # From the beginning of .text; a linker refuses to go back.
-    lines.append(f". = {room};")
-    return script.replace(_PLACE, "\n".join(lines))
+    return script.replace(_PLACE, "\n".join([*lines, _PLACE, f". = {room};"]))
 
 
 def relink(
     job: KernelJob, seed: int, numbers: Sequence[int], folder: Path, progress: Progress, room: int
-) -> tuple[Functions, int]:
+) -> tuple[Files, int]:
     """Leave layouts of a kernel as ``NUMBER.Image.gz`` in ``folder``; those that are there stay.
 
-    ``job`` has `FRAGMENT`. Returns the kernel's functions, and the room that they were given, in
-    bytes: ``room``, or more if they need it. Raises BrokenError, InfrastructureError or UsageError.
+    Returns the kernel's files, and the room that they were given, in bytes: ``room``, or more if
+    they need it. Raises BrokenError, InfrastructureError or UsageError.
     """
     place = f"layouts-{job.source.side}"
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
     target = TARGETS[job.arch]
     with kept_objects(job, progress, place, log) as (out, make):
-        # All objects, but no kernel yet: this linker script knows no function's section.
-        make("vmlinux.a")
-        functions = functions_of(_listing(out, target.compiler.removesuffix("gcc")))
-        room = max(room, functions.room)
+        # All objects, but no kernel yet.
+        make("vmlinux_o")
+        files = files_of(_listing(out, target.compiler.removesuffix("gcc")))
+        room = max(room, files.room)
         script = out / f"arch/{job.arch}/kernel/vmlinux.lds"
         own = _own_script(script)
         for number in numbers:
             path = folder / f"{number}.Image.gz"
             if path.is_file():
                 continue
-            text = with_layout(own, ordered(functions, seed, number), room)
             # Newer than what it is made of: make leaves it alone.
-            script.write_text(text)
+            script.write_text(with_layout(own, ordered(files, seed, number), room))
             make(target.make_target)
             image = (out / target.image).read_bytes()
             results.write_bytes(path, gzip.compress(image, 1, mtime=0))
             progress.say(f"{path}: linked")
-    return functions, room
+    return files, room
 
 
 def _own_script(script: Path) -> str:
