@@ -27,6 +27,7 @@ COMMANDS = {
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
+    "experiment core": ("iotoll experiment core", "iotoll experiment core runs/NAME"),
     "experiment culprits": ("iotoll experiment culprits --ranges 40",),
     "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),

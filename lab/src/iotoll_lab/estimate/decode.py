@@ -27,6 +27,8 @@ _LONG = re.compile(r"[su]m(ull|negl|addl|subl)")
 _READS_FLAGS = re.compile(r"(adc|sbc|ngc)s?$|cs|cinc|cinv|cneg|ccm|cset")
 _KEEPS = ("movk", "bfi", "bfxil", "bfm", "bfc")
 """Instructions that change a part of their first register."""
+_COMPARES = ("cmp", "cmn", "tst", "ccmp", "ccmn")
+"""What writes flags alone: Capstone says that they write their first register."""
 _PLAIN_SYSTEM = ("sp_el0", "tpidr_el1", "tpidr_el2", "tpidr_el0")
 """System registers that the kernel keeps pointers in: read as if they were plain ones."""
 _EXCLUSIVE = re.compile(
@@ -143,7 +145,9 @@ class Decoder:
 
     def _computed(self, one: Any, name: str) -> Op:
         needs = self.core.needs
-        read, written = one.regs_access()
+        read, written = ({one.reg_name(n) for n in numbers} for numbers in one.regs_access())
+        if name in _COMPARES:
+            read, written = read | written, set()
         all_shifted = _SHIFTED.match(name) is not None or (
             name in _SHIFTS and one.operands[-1].type == arm64.ARM64_OP_IMM
         )
@@ -154,7 +158,7 @@ class Decoder:
         }
         when, unit, busy, ready = self._unit(one, name)
         reads = {}
-        for register in (_name(one.reg_name(r)) for r in read):
+        for register in sorted(map(_name, read)):
             if register and register != FLAGS:
                 early = all_shifted or register in shifted
                 reads[register] = needs.shifted if early else when
@@ -163,10 +167,8 @@ class Decoder:
             reads[_name(one.reg_name(first))] = needs.shifted if name != "movk" else when
         if _READS_FLAGS.match(name):
             reads[FLAGS] = needs.operand
-        writes = [
-            (r, ready) for r in (_name(one.reg_name(n)) for n in written) if r not in ("", FLAGS)
-        ]
-        if one.update_flags:
+        writes = [(r, ready) for r in sorted(map(_name, written)) if r not in ("", FLAGS)]
+        if one.update_flags or name in _COMPARES:
             writes.append((FLAGS, ready))
         return Op(tuple(reads.items()), tuple(writes), unit, busy)
 

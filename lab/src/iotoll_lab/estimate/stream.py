@@ -66,12 +66,12 @@ class Boot:
         known = np.zeros(len(block), bool)
         known[:-1] = window[1:] == window[:-1]
         taken = known & (after != end[block])
-        pairs = np.rec.fromarrays([block, after], names="block,after")
-        ways, way = np.unique(pairs, return_inverse=True)
+        places, place = np.unique(after, return_inverse=True)
+        ways, way = np.unique(block * len(places) + place, return_inverse=True)
         counts = np.bincount(way, self._often[window] * known, len(ways))
         best = np.zeros(len(address), np.int64)
-        rank = np.lexsort((counts, ways["block"]))
-        best[ways["block"][rank]] = rank
+        rank = np.argsort(counts, kind="stable")
+        best[ways[rank] // len(places)] = rank
         return Flow(window, block, taken, known & (way != best[block]))
 
     def cycles(self, core: Core) -> Ints:
