@@ -1,15 +1,17 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
 # SCRATCH is 1 where the disks were made for this job: any other one must have the mark (lib.sh).
-# Reads job.env: SCRATCH, TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
+# Reads job.env: SCRATCH, TARGET_DEVICE, DEVICES, FILE_MB_<device>, AGED_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
 . "$1/job.env"
 
 write_file() { # FILE KIB
-    dd if=/dev/zero of="$1" bs=128k count=$(($2 / 128)) conv=fsync 2>/dev/null ||
-        fail prepare "writing $1 failed"
+    dd if=/dev/zero of="$1" bs=128k count=$(($2 / 128)) conv=fsync 2>/tmp/iotoll-said || {
+        why=$(sed -n 's/^dd: //p' /tmp/iotoll-said)
+        fail prepare "writing $1 failed: ${why:-dd says nothing}"
+    }
     # A sign of life: a busy host takes minutes for QEMU's SD card, in which nothing else is said.
     say "wrote $1"
 }
@@ -37,6 +39,11 @@ for device in $DEVICES; do
         mark="-L $MARK"
     }
     node=$(readlink -f "/sys/class/block/${dev##*/}")
+    eval "kib=\$((FILE_MB_$device * 1024)) aged=\${AGED_MB_$device:-0}"
+    # Its files have twice that, and ext4 needs room as well.
+    read -r sectors <"$node/size"
+    [ $((sectors / 2)) -gt $((kib * 2 + aged * 2048)) ] || fail prepare "$device: $dev is too small for the matrix's files:" \
+        "it has $((sectors / 2048)) MiB, they take $((kib / 512 + aged * 2)) MiB (file_mb, aged_mb)"
     disk=$node
     [ ! -e "$node/partition" ] || disk=${node%/*}
     queue=$disk/queue
@@ -52,7 +59,6 @@ for device in $DEVICES; do
     mkfs.ext4 -q -F -U "$FS_UUID" $MKFS_OPTIONS $mark "$dev" || fail prepare "$device: mkfs.ext4 failed"
     mkdir -p "/mnt/$device"
     mount -t ext4 -o "$MOUNT_OPTIONS" "$dev" "/mnt/$device" || fail prepare "$device: mount failed"
-    eval "kib=\$((FILE_MB_$device * 1024))"
     # One file for a single thread, and one for each of several, so that they share no lock.
     write_file "/mnt/$device/data" "$kib"
     thread=0
@@ -60,6 +66,12 @@ for device in $DEVICES; do
         write_file "/mnt/$device/data.$thread" $((kib / THREADS))
         thread=$((thread + 1))
     done
+    # Last: where the others lie does not depend on it.
+    [ "$aged" = 0 ] || {
+        iotoll-start age "/mnt/$device/data.aged" $((aged * 32)) ||
+            fail prepare "$device: iotoll-start age: status $?: cells with the word aged need it, and ext4 with extents"
+        say "aged /mnt/$device/data.aged"
+    }
     # The disk's number: block events name the disk also where the bio is a partition's (bio_dev()).
     echo "$device $dev $(cat "$disk/dev")" >>"$2"
 done

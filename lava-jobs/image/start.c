@@ -14,6 +14,8 @@
  *       that it has just fetched others (/proc/zoneinfo), and EXTRA more.
  *   iotoll-start spread FILE PAGES
  *       writes a file of so many pages, every second one first: no two neighbours in it are neighbours in memory.
+ *   iotoll-start age FILE CHUNKS
+ *       writes a file of so many chunks of 32 KiB that lie on the disk in another order, with gaps between them.
  *
  * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
  * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
@@ -26,7 +28,7 @@ struct timespec {
 
 #if defined(__aarch64__)
 enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
-       PIPE2 = 59, FCNTL = 25, PWRITE = 68 };
+       PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -43,7 +45,7 @@ static word call(word number, word a, word b, word c, word d)
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
 enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
-       PIPE2 = 293, FCNTL = 72, PWRITE = 18 };
+       PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -61,7 +63,7 @@ __asm__(".globl _start\n_start: xor %ebp, %ebp\nmov %rsp, %rdi\nand $-16, %rsp\n
 
 #define HERE (-100) /* AT_FDCWD */
 enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, MONOTONIC = 1, ABSOLUTE = 1, SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031,
-       PIPES = 24 };
+       PIPES = 24, INSERT_RANGE = 0x20, CHUNK = 32768 };
 
 static word length(const char *text)
 {
@@ -299,6 +301,36 @@ static void spread(const char *path, word pages)
 	call(CLOSE, file, 0, 0, 0);
 }
 
+/*
+ * As a file gets that others change beside it: each chunk is inserted before all that are there, so that the disk has
+ * them in the other order, and another file's chunk comes between two of them, so that no request takes both. An
+ * insertion allocates first what was written (ext4_insert_range()), so nothing is put off and joined later.
+ */
+static void age(const char *path, word chunks)
+{
+	static char chunk[CHUNK];
+	char beside[256], *end = beside;
+	word files[2], n, i;
+
+	if (length(path) > 240)
+		leave(2);
+	add(&end, path);
+	add(&end, ".beside");
+	*end = 0;
+	files[0] = call(OPENAT, HERE, (word)path, NEW_FILE, 0644);
+	files[1] = call(OPENAT, HERE, (word)beside, NEW_FILE, 0644);
+	for (n = 0; n < chunks; n++)
+		for (i = 0; i < 2; i++) {
+			if (n && call(FALLOCATE, files[i], INSERT_RANGE, 0, CHUNK))
+				leave(6);
+			if (call(PWRITE, files[i], (word)chunk, CHUNK, 0) != CHUNK)
+				leave(4);
+		}
+	for (i = 0; i < 2; i++)
+		if (call(FSYNC, files[i], 0, 0, 0))
+			leave(4);
+}
+
 static int is(const char *text, const char *word)
 {
 	while (*text && *text == *word)
@@ -323,6 +355,8 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		settle(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]));
 	else if (*stack == 4 && is(arguments[1], "spread"))
 		spread(arguments[2], number(arguments[3]));
+	else if (*stack == 4 && is(arguments[1], "age"))
+		age(arguments[2], number(arguments[3]));
 	else
 		leave(2);
 	leave(0);

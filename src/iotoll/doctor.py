@@ -104,10 +104,9 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """Print findings as a table, then one line that says what to do."""
-    mends = any(finding.mend for finding in findings)  # else that column is only in the way
+    """Print findings as a table, then what to do: whole commands, however narrow the screen is."""
     table = Table(box=None, pad_edge=False)
-    for title in ("", "need", "found", "how to get it")[: 4 if mends else 3]:
+    for title in ("", "need", "found"):
         table.add_column(title, overflow="fold")
     marks = {
         "present": "[green]ok[/]",
@@ -115,10 +114,14 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         "note": "[yellow]note[/]",
     }
     for finding in findings:
-        texts = (finding.need, finding.found, finding.mend)[: 3 if mends else 2]
-        table.add_row(marks[finding.state], *(_plain(text) for text in texts))
+        table.add_row(marks[finding.state], _plain(finding.need), _plain(finding.found))
     console.print(table)
     missing = [f for f in findings if f.state == "missing"]
+    notes = [f for f in findings if f.state == "note"]
+    for title, some in (("Get what is missing:", missing), ("Optional:", notes)):
+        lines = [f"  {one.need}: {one.mend}" for one in some if one.mend]
+        if lines:
+            console.print(_plain("\n".join([title, *lines])), soft_wrap=True, highlight=False)
     if not missing:
         console.print("Everything that a run needs is present.")
         return
@@ -170,9 +173,10 @@ def _patched_qemu(board: VirtualBoard) -> list[Finding]:
     need = f"patched QEMU for {board.arch}"
     try:
         binary = patched.binary(board.qemu.binary)
-    except IotollError as error:
-        why = patched.why_not() or "not built yet"
-        return [Finding(need, "missing", f"{why} ({error})", _patched_mend(board))]
+    except IotollError:
+        return [
+            Finding(need, "missing", patched.why_not() or "not built yet", _patched_mend(board))
+        ]
     line = _first_line([binary, "--version"])
     if line is None:
         return [Finding(need, "missing", f"{binary} does not run", _patched_mend(board))]

@@ -104,10 +104,18 @@ def by_need(findings: list[Finding]) -> dict[str, Finding]:
     return {f.need: f for f in findings}
 
 
-def text_of(findings: list[Finding]) -> str:
+def text_of(findings: list[Finding], width: int = 160) -> str:
     stream = io.StringIO()
-    doctor.print_findings(findings, Console(file=stream, width=160))
+    doctor.print_findings(findings, Console(file=stream, width=width))
     return stream.getvalue()
+
+
+def test_no_command_is_broken_by_a_narrow_screen(machine: Machine) -> None:
+    findings = doctor.check("virt-arm64")
+    lines = text_of(findings, width=40).splitlines()
+    mends = [one for one in findings if one.mend]
+    assert any("build.sh aarch64" in one.mend for one in mends)
+    assert all(f"  {one.need}: {one.mend}" in lines for one in mends)
 
 
 def test_a_complete_machine_passes(machine: Machine) -> None:

@@ -2,10 +2,10 @@
 
 ``DEVICE-SIZEk-PATTERN-tTHREADS-MODE``, then any of these words in this order, each left out where
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
-``pages`` (a buffer of 4 KiB pages that are no neighbours in memory, not of huge ones), scheduler,
-``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole second disk and
-no file, or its first N MiB, the Nth time in one boot). docs/cells.md says what
-each means.
+``pages`` (a buffer of 4 KiB pages that are no neighbours in memory, not of huge ones), ``aged`` (a
+file whose extents of 32 KiB lie on the disk in another order), scheduler, ``qN`` hardware queues,
+``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole second disk and no file, or its first N
+MiB, the Nth time in one boot). docs/cells.md says what each means.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENGINES = ("libaio", "io_uring")
 SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
 NUMBERED = ("qd", "q", "tags", "dev", "range", "pass")
 ORDER = (
-    *(*ENGINES, "sqpoll", "poll", "qd", "pages", *SCHEDULERS),
+    *(*ENGINES, "sqpoll", "poll", "qd", "pages", "aged", *SCHEDULERS),
     *("q", "tags", "dev", "range", "pass", "raw"),
 )
 """All words behind the mode, in the order in which a name has them."""
@@ -75,6 +75,7 @@ class Cell:
     poll: bool = False
     depth: int = 1
     pages: bool = False
+    aged: bool = False
     scheduler: str = ""
     queues: int = 0
     tags: int = 0
@@ -236,7 +237,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
                 limits = f"{stem}{_LEAST[stem]} to {stem}{_MOST[stem]}"
                 raise _refusal(name, f"{word!r} is outside of {limits}")
             fields[_FIELDS[stem]] = value
-        elif stem in ("sqpoll", "poll", "pages", "raw"):
+        elif stem in ("sqpoll", "poll", "pages", "aged", "raw"):
             fields[stem] = True
         else:
             fields["engine" if stem in ENGINES else "scheduler"] = stem
@@ -258,6 +259,9 @@ def _conflict(cell: Cell) -> str:
         (cell.poll and not cell.is_direct, "poll needs direct I/O"),
         (cell.pages and not cell.is_direct, "pages needs direct I/O, which has the buffer's pages"),
         (cell.pages and cell.threads > 1, "pages needs one thread, whose buffer it is"),
+        (cell.aged and cell.threads > 1, "aged needs one thread, whose file it is"),
+        (cell.aged and cell.is_raw, "aged needs a file: trim and raw have none"),
+        (cell.aged and cell.disks > 1, "aged runs on one disk"),
         (cell.poll and cell.device == "emmc", "emmc has no queue that is polled"),
         (cell.engine == "libaio" and not cell.is_direct, "libaio needs direct I/O: it blocks else"),
         (

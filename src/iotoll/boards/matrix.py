@@ -36,6 +36,7 @@ class FioSettings(Model):
     ioengine: str
     randseed: int
     file_mb: int = Field(gt=0)
+    aged_mb: int = Field(8, gt=0, le=1024, description="the file of cells with the word aged")
     ios_4k: int = Field(gt=0)
     ios_128k: int = Field(gt=0)
     ios_1024k: int | None = Field(None, gt=0, description="absent: as many as of 128 KiB")
@@ -189,7 +190,10 @@ class Matrix(Model):
         elif cell.sqpoll:
             # On one CPU fio and the kernel's thread wait out each other's turns: 8 ms an entry.
             ios = min(ios, DEVICE_IOS)
-        most = fio.file_mb * 1024 // cell.block_kb
+        most = (fio.aged_mb if cell.aged else fio.file_mb) * 1024 // cell.block_kb
+        if cell.aged:
+            # Making such a file costs the board more than its I/Os: each place is used once.
+            ios = min(ios, most)
         if one_in > 1:
             ios = max(ios, min(DEVICE_IOS * one_in, most))
         if cell.depth > 1:

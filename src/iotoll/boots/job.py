@@ -164,6 +164,7 @@ def _environment(
         "DEVICES": " ".join(disks),
         "BATCHES": " ".join(b.name for b in batches),
         **{f"FILE_MB_{name}": matrix.settings(device).file_mb for name, device in disks.items()},
+        **{f"AGED_MB_{name}": mb for name, mb in _aged(matrix, batches).items()},
         "THREADS": threads,
         "FS_UUID": matrix.filesystem.uuid,
         "MKFS_OPTIONS": matrix.filesystem.mkfs_options,
@@ -228,6 +229,12 @@ def _disks(batches: list[Batch]) -> dict[str, str]:
         if any(run.cell.spare for run in batch.runs):
             disks[f"{batch.device}2"] = batch.device
     return disks
+
+
+def _aged(matrix: Matrix, batches: list[Batch]) -> dict[str, int]:
+    """The disks that need a file whose extents are out of order, and its size in MiB."""
+    devices = {b.device for b in batches if any(run.cell.aged for run in b.runs)}
+    return {device: matrix.settings(device).aged_mb for device in sorted(devices)}
 
 
 def _shell(settings: Mapping[str, object]) -> str:

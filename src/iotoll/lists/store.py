@@ -11,10 +11,12 @@ import hashlib
 import re
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from email.utils import parseaddr
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,8 +45,10 @@ CREATE TABLE IF NOT EXISTS series (
     why TEXT NOT NULL DEFAULT '', outcome TEXT NOT NULL DEFAULT '',
     base TEXT NOT NULL DEFAULT '', seconds REAL NOT NULL DEFAULT 0,
     tries INTEGER NOT NULL DEFAULT 0,
-    sent TEXT NOT NULL DEFAULT '');
+    sent TEXT NOT NULL DEFAULT '',
+    archive TEXT NOT NULL DEFAULT '', turn INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS series_title ON series (author, title);
+CREATE INDEX IF NOT EXISTS series_turn ON series (archive, turn);
 """
 _IDS = 500  # parents of a series that are looked up
 _LONGEST = 300  # characters of a subject, an address or a reason
@@ -52,7 +56,11 @@ _LONGEST = 300  # characters of a subject, an address or a reason
 
 @dataclass(frozen=True)
 class Series:
-    """A row of the table: a series, or one mail that could not be read."""
+    """A row of the table: a series, or one mail that could not be read.
+
+    ``archive`` is where its first mail was found. ``turn`` numbers the series that were gated, in
+    their order; 0: not yet.
+    """
 
     number: int
     key: str
@@ -69,6 +77,8 @@ class Series:
     seconds: float
     tries: int
     sent: str
+    archive: str
+    turn: int
 
 
 class Store:
@@ -92,12 +102,13 @@ class Store:
         row = self._one("SELECT position FROM cursor WHERE source = ?", str(source.resolve()))
         return str(row["position"]) if row else ""
 
-    def add(self, source: Path, position: str, mails: Iterable[Raw]) -> None:
-        """Add mails of an archive with the position behind them, and make series of them."""
+    def add(self, archive: str, source: Path, position: str, mails: Iterable[Raw]) -> None:
+        """Add mails of an archive's source with the position behind them; make series of them."""
         with self._base:
             touched = {group for raw in mails if (group := self._add(raw))}
             for group in sorted(touched):
                 self._group(*group)
+            self._base.execute("UPDATE series SET archive = ? WHERE archive = ''", (archive,))
             self._base.execute(
                 "INSERT OR REPLACE INTO cursor VALUES (?, ?)", (str(source.resolve()), position)
             )
@@ -107,6 +118,26 @@ class Store:
         where, values = ("WHERE state = ?", (state,)) if state else ("", ())
         rows = self._base.execute(f"SELECT * FROM series {where} ORDER BY number", values)
         return [Series(**dict(row)) for row in rows]
+
+    def turns(self) -> list[Series]:
+        """The series that are ready: one of each archive, one more of each, and so on.
+
+        An archive's own are in their order. The archive whose last gate is the longest ago begins.
+        """
+        ready: dict[str, list[Series]] = {}
+        last = Counter[str]()
+        for one in self.series():
+            last[one.archive] = max(last[one.archive], one.turn)
+            if one.state == "ready":
+                ready.setdefault(one.archive, []).append(one)
+        queues = [ready[archive] for archive in sorted(ready, key=lambda name: last[name])]
+        return [one for row in zip_longest(*queues) for one in row if one is not None]
+
+    def take_turn(self, key: str) -> None:
+        """Note that a series was gated after all others."""
+        with self._base:
+            words = "UPDATE series SET turn = (SELECT max(turn) + 1 FROM series) WHERE key = ?"
+            self._base.execute(words, (key,))
 
     def change(self, key: str, **fields: str | float | int) -> None:
         """Set fields of a series."""

@@ -77,17 +77,21 @@ def _pass(config: Config, folder: Path, store: Store, progress: Progress, work: 
     read_new(config, store, progress)
     _send(config, folder, store, progress)
     left = config.series
-    for series in store.series("ready"):
+    for series in store.turns():
         if left <= 0:
             progress.say("more series are ready: the next call gates them (series)")
             return
         place = folder / "series" / series.key
+        count = 1
         try:
-            left -= _one(config, store, series, place, work)
+            count = _one(config, store, series, place, work)
         except IotollError as error:
             _failed(store, series, str(error))
         except OSError as error:
             _failed(store, series, f"{error.filename}: {error.strerror}")
+        if count:
+            left -= 1
+            store.take_turn(series.key)
         now = next(s for s in store.series() if s.key == series.key)
         told = now.outcome or now.state
         progress.say(f"{now.subject}: {told}{f': {now.why}' if now.why else ''}")
@@ -102,7 +106,7 @@ def read_new(config: Config, store: Store, progress: Progress) -> None:
             with progress.step(f"read {source}") as step:
                 position, count = store.position(source), 0
                 for found in archive.pages(source, position, config.since, config.until):
-                    store.add(source, found.position, found.mails)
+                    store.add(name, source, found.position, found.mails)
                     count += len(found.mails)
                     step.update(note=f"{count} mails")
 

@@ -103,15 +103,15 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
 def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """The cells' records and the events' costs of a boot, by whoever cut its I/Os.
 
-    What was found last is remembered, for the same record and files: the base's first boot is
-    asked for its costs and for its cells.
+    It is remembered, for the same record and files: the base's first boot is asked for its costs
+    and for its cells, and all first boots again after further ones.
     """
     sealed.check(folder, boot.digests)
     # A record of an older iotoll does not say which files it is of.
     return _known(folder, boot.model_dump_json()) if boot.digests else _analyzed(folder, boot)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _known(folder: Path, text: str) -> tuple[dict[str, CellRecord], dict[str, float]]:
     return _analyzed(folder, BootRecord.model_validate_json(text))
 

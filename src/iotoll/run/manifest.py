@@ -163,13 +163,22 @@ def clock_of(board: AnyBoard, request: RunRequest) -> Clock:
 
 
 def check_devices(board: AnyBoard, matrix: Matrix) -> None:
-    """Raise UsageError when the matrix measures a device that the board does not have."""
+    """Raise UsageError when the board lacks a device of the matrix, or room for its files."""
     known = set(board.hardware.devices if isinstance(board, RealBoard) else board.devices)
     if lacking := [device for device in matrix.devices if device not in known]:
         raise UsageError(
             f"matrix {matrix.name} measures {lacking[0]}, which board {board.name} does not have:"
             " name another --matrix"
         )
+    if isinstance(board, RealBoard):
+        return  # the board itself looks how large its partitions are (lava-jobs/dut/prepare.sh)
+    for device in matrix.devices:
+        file_mb, size_mb = matrix.settings(device).file_mb, board.devices[device].size_mb
+        if 2 * file_mb >= size_mb:
+            raise UsageError(
+                f"matrix {matrix.name}: file_mb = {file_mb} for {device}: files take twice that,"
+                f" and the disk of board {board.name} has {size_mb} MiB: give it less"
+            )
 
 
 def check_device_tree(board: AnyBoard) -> None:

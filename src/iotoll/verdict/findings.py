@@ -297,7 +297,8 @@ def _told_requests(found: Finding) -> str:
 def _named(found: Finding) -> list[str]:
     """The functions that have nearly all of it, three at most."""
     assert found.size is not None
-    shown = [one for one in found.functions if abs(one.delta) >= _LEAST * abs(found.size)][:_NAMED]
+    once = _once(found.functions)
+    shown = [one for one in once if abs(one.delta) >= _LEAST * abs(found.size)][:_NAMED]
     mixed = any(one.delta * found.size < 0 for one in shown)
     mixed |= any(abs(one.delta) > 1.02 * abs(found.most or 0) for one in shown)
     named: list[str] = []
@@ -310,6 +311,16 @@ def _named(found: Finding) -> list[str]:
         named.append(f"{size}{of} in {one.name}{_at(one)}")
         done += abs(one.delta)
     return named
+
+
+def _once(functions: Sequence[FoundFunction]) -> list[FoundFunction]:
+    """A function that was inlined into several is one, with the sum of its sizes."""
+    found: dict[tuple[str, str | None, int | None], FoundFunction] = {}
+    for one in functions:
+        key = (one.name, one.file, one.line)
+        total = one.delta + (found[key].delta if key in found else 0)
+        found[key] = found.get(key, one).model_copy(update={"delta": total})
+    return list(found.values())
 
 
 def _at(one: FoundFunction) -> str:

@@ -155,6 +155,13 @@ def test_real_board_is_its_hardware() -> None:
         load_virtual_board("hikey960")
 
 
+def test_a_virtual_boards_disk_must_hold_the_matrixs_files(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    path.write_text('extends = "ufs"\n[fio]\nfile_mb = 128\n')
+    with pytest.raises(UsageError, match=r"file_mb = 128 for ufs: .* virt-arm64 has 256 MiB"):
+        check_devices(load_board("virt-arm64"), load_matrix(str(path)))
+
+
 @pytest.mark.parametrize(("name", "matrix"), REAL.items())
 def test_real_board_has_a_matrix_and_a_place_to_write_for_each_of_its_devices(
     name: str, matrix: str

@@ -91,7 +91,7 @@ def test_a_wrong_word_is_named_with_the_nearest(words: str, nearest: str) -> Non
 
 
 def test_families_are_beside_the_matrix() -> None:
-    assert len(MATRIX.cells) == 62 and len(ALL) == len(set(ALL))
+    assert len(MATRIX.cells) == 66 and len(ALL) == len(set(ALL))
     assert not set(ALL) & set(MATRIX.cells)
     assert {"io_uring", "tags", "mq-deadline", "bfq", "fsync", "discard"} <= set(FAMILIES)
     assert {
@@ -126,7 +126,7 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
 
     assert chosen("tags") == FAMILIES["tags"]
     # A pattern means the matrix's own cells where it fits any.
-    assert len(chosen("ufs-*") or []) == 21
+    assert len(chosen("ufs-*") or []) == 23
     assert chosen("nvme-*-bfq") == [c for c in FAMILIES["bfq"] if c.startswith("nvme")]
     assert chosen("nvme-64k-randread-t2-direct-kyber") == ["nvme-64k-randread-t2-direct-kyber"]
     for text, words in (

@@ -25,7 +25,7 @@ PAPER = [
 
 def test_default_matrix_is_the_papers_sixteen_cells_on_three_devices_and_those_of_limits() -> None:
     matrix = load_matrix("default")
-    assert len(matrix.cells) == len(set(matrix.cells)) == 62
+    assert len(matrix.cells) == len(set(matrix.cells)) == 66
     for device in ("ufs", "nvme", "emmc"):
         mine = [name for name in matrix.cells if name.startswith(f"{device}-")]
         assert [name.partition("-")[2] for name in mine[:16]] == PAPER
@@ -38,6 +38,19 @@ def test_g1_5_the_default_matrix_has_ios_of_several_segments() -> None:
     for device in ("ufs", "nvme", "emmc"):
         mine = [cell for cell in found if cell.device == device]
         assert {(c.block_kb, c.op) for c in mine if c.pages} == {(128, "read"), (128, "write")}
+
+
+def test_g1_5_the_default_matrix_has_files_whose_extents_are_out_of_order() -> None:
+    matrix = load_matrix("default")
+    found = [parse_cell(name) for name in matrix.cells]
+    for device in ("ufs", "nvme"):
+        aged = [c for c in found if c.device == device and c.aged]
+        assert {(c.block_kb, c.op, c.io_mode) for c in aged} == {
+            (128, "read", "direct"),
+            (128, "write", "sync"),
+        }
+        # Each place once, and enough I/Os for the gate.
+        assert {matrix.ios(c) * c.block_kb for c in aged} == {matrix.fio.aged_mb * 1024}
 
 
 def test_g1_3_the_default_matrix_meets_limits_of_size_and_depth() -> None:

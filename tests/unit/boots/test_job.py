@@ -74,6 +74,16 @@ def test_g1_5_a_buffer_of_pages_has_a_file_that_the_board_spreads(
     assert "iomem=malloc" in text and "spread" not in text
 
 
+def test_g1_5_an_aged_file_is_made_where_a_cell_needs_it(tmp_path: Path, matrix: Matrix) -> None:
+    cell = "nvme-128k-seqread-t1-direct-aged"
+    batches = make_batches(matrix, [*TWO, cell], True)
+    render_job(load_board("virt-arm64"), matrix, batches, tmp_path)
+    after = (tmp_path / "nvme.fio").read_text().split(f"[{cell}]")[1]
+    assert "filename=data.aged\nsize=8m\nio_size=8192k\n" in after
+    environment = (tmp_path / "job.env").read_text()
+    assert "AGED_MB_nvme=8\n" in environment and "AGED_MB_ufs" not in environment
+
+
 REST = "; The last cell ends as the others do"
 """What stands behind the last cell, whichever that is."""
 
@@ -185,10 +195,11 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             thin = device == "emmc"
             total = sum(int(lines["io_size"].rstrip("k")) for lines in found)
             # Read-ahead asks the disk for half of a sequential read's I/Os.
-            few = thin and not ("seqread" in cell and cell.endswith("-sync"))
+            few = "aged" in cell or (thin and not ("seqread" in cell and cell.endswith("-sync")))
             large = 24 * 32 if "qd32" in cell else 32
             assert total // kb == {4: 256, 128: 64 if few else 128, 1024: large}[kb]
-            assert sum(int(lines["size"].rstrip("m")) for lines in found) == (16 if thin else 32)
+            size = 16 if thin else 8 if "aged" in cell else 32
+            assert sum(int(lines["size"].rstrip("m")) for lines in found) == size
             assert {lines["direct"] for lines in found} == {str(int("-direct" in cell))}
 
 

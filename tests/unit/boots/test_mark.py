@@ -81,6 +81,42 @@ def test_f3_7_that_is_the_labs_to_fix_not_the_candidates() -> None:
     assert "[not-marked]" in str(error) and error.exit_code == 4
 
 
+def prepared(tmp_path: Path, sectors: int, more: str) -> str:
+    """What prepare.sh says of a disk of so many sectors; ``more`` replaces programs of a board."""
+    node, job = tmp_path / "node", tmp_path / "job"
+    for folder in (node / "queue", job):
+        folder.mkdir(parents=True)
+    (node / "size").write_text(f"{sectors}\n")
+    shutil.copytree(LIB.parent, tmp_path / "dut")
+    with (tmp_path / "dut/lib.sh").open("a") as out:
+        out.write(f"target() {{ echo /dev/x; }}\nreadlink() {{ echo {shlex.quote(str(node))}; }}\n")
+        out.write(f"alias mkfs.ext4=:\nmount() {{ :; }}\nmkdir() {{ :; }}\n{more}\n")
+    (job / "job.env").write_text(
+        "SCRATCH=1 DEVICES=ufs FILE_MB_ufs=4 HUGE_PAGES=0 SCHEDULER=none FS_UUID=x MKFS_OPTIONS=\n"
+        "MOUNT_OPTIONS=x THREADS=1\n"
+    )
+    words = ["sh", *map(str, (tmp_path / "dut/prepare.sh", job, tmp_path / "devices"))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done
+    return done.stdout
+
+
+def test_why_a_file_could_not_be_written_is_said(tmp_path: Path) -> None:
+    full = "dd() { command dd if=/dev/zero of=/dev/full count=1; }"
+    said = prepared(tmp_path, 1 << 20, full)
+    assert "FAIL prepare: writing /mnt/ufs/data failed:" in said
+    assert "No space left on device" in said
+
+
+def test_a_partition_that_is_too_small_is_the_labs_to_fix(tmp_path: Path) -> None:
+    said = prepared(tmp_path, 8 << 11, "dd() { echo dd was called; }")
+    assert "ufs: /dev/x is too small" in said
+    assert "it has 8 MiB, they take 8 MiB" in said and "dd was" not in said
+    found = evidence("Complete", "", "", log_of(*BEGUN, ("target", said.strip()), END))
+    error = classify(found, load_issues([]))
+    assert "[too-small]" in str(error) and error.exit_code == 4
+
+
 @pytest.mark.parametrize(("board", "own"), [("virt-arm64", "1"), ("hikey960", "''")])
 def test_f3_7_only_a_virtual_boards_disks_need_no_mark(
     tmp_path: Path, board: str, own: str

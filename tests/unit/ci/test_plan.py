@@ -178,7 +178,7 @@ def test_inputs_that_are_left_empty_mean_their_defaults(clone: Path, tmp_path: P
     assert done.exit_code == 0, done.output
     assert plan.read_plan(tmp_path / "p").lava_boards == []
     selection = results.read(tmp_path / "p/virtual/virt-arm64/selection.json", SelectionRecord)
-    assert len(selection.cells) == 21
+    assert len(selection.cells) == 23
 
 
 def test_boards_of_one_pipeline_do_not_supersede_each_other(clone: Path, tmp_path: Path) -> None:

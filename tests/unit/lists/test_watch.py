@@ -312,6 +312,34 @@ def test_a_call_that_was_ended_resumes_with_the_series_that_it_had(tmp_path: Pat
     assert subjects == ["ufs: a", "ufs: b", "ufs: c"]
 
 
+def subjects(gates: Gates) -> list[str]:
+    return [mails.mails(raw)[0].subject.removeprefix("ufs: ") for raw in gates.given]
+
+
+def test_a_busy_archive_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    for name, count in {"busy": 4, "calm": 2, "rare": 1}.items():
+        own = [f"{name}{n}" for n in range(count)]
+        epoch(tmp_path / name, [mail(f"[PATCH] ufs: {one}", one) for one in own])
+    archives, gates = [str(tmp_path / name) for name in ("busy", "calm", "rare")], Gates()
+    watch.run(config(tmp_path, archives=archives, series=5), QUIET, gates)
+    assert subjects(gates) == ["busy0", "calm0", "rare0", "busy1", "calm1"]
+    more = [mail(f"[PATCH] ufs: {one}", one) for one in ("rare1", "rare2")]
+    epoch(tmp_path / "rare", more)
+    for _ in range(4):  # fewer in a call than there are archives
+        watch.run(config(tmp_path, archives=archives, series=1), QUIET, gates)
+    assert subjects(gates)[5:] == ["rare1", "busy2", "rare2", "busy3"]
+
+
+def test_a_series_that_is_not_for_us_takes_no_turn_from_its_archive(tmp_path: Path) -> None:
+    epoch(tmp_path / "one", [mail("[PATCH] hid: x", "x", HID), mail("[PATCH] ufs: a", "a")])
+    epoch(tmp_path / "two", [mail("[PATCH] ufs: b", "b"), mail("[PATCH] ufs: c", "c")])
+    archives, gates = [str(tmp_path / name) for name in ("one", "two")], Gates()
+    asked = config(tmp_path, archives=archives, series=1, paths=["drivers/ufs/"])
+    for _ in range(3):
+        watch.run(asked, QUIET, gates)
+    assert subjects(gates) == ["b", "a", "c"]
+
+
 def test_one_call_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "watch").mkdir()
     epoch(tmp_path / "inbox", [])

@@ -18,6 +18,7 @@ from iotoll.core.paths import data_dir
 from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.models import ExplainRecord, Finding, FindingsRecord, Outcome, PairedIosRecord
+from iotoll.records.models.finding import FoundFunction
 from iotoll.records.rundir import RunDir
 from iotoll.records.text import MINUS, NBSP, signed
 from iotoll.reports.page import render_report
@@ -33,6 +34,7 @@ from iotoll.reports.publish.codequality import codequality
 from iotoll.reports.publish.junit import junit
 from iotoll.reports.publish.note import note
 from iotoll.verdict.accept import apply, proposed
+from iotoll.verdict.findings import told as with_sentence
 from iotoll.verdict.policy import load_policy
 from tests.golden.runs import CASES, IDS, real
 
@@ -378,3 +380,22 @@ def test_of_a_log_the_lines_that_tell_what_failed_are_shown() -> None:
     assert telling("\n".join(log), 4) == [log[10]]
     assert telling("\n".join(boot), 4) == boot[-4:]
     assert telling("\n".join(boot[:3]), 4) == boot[:3], "a short one is shown whole"
+
+
+def test_a_function_inlined_into_several_is_named_once() -> None:
+    """A header's: each of its callers has the code, and the reader looks for one place."""
+    parts = [(3.0, "scsi_queue_rq"), (2.0, "scsi_init_command"), (2.0, "scsi_mq_set_rq")]
+    functions = [
+        FoundFunction(
+            name="blk_mq_rq_to_pdu",
+            delta=delta,
+            changed=True,
+            into=into,
+            file="include/linux/blk-mq.h",
+            line=990,
+        )
+        for delta, into in parts
+    ]
+    one = findings(explained())[0]
+    found = one.model_copy(update={"size": 8.0, "least": 8.0, "most": 8.0, "functions": functions})
+    assert "7 of them in blk_mq_rq_to_pdu (blk-mq.h:990), in" in with_sentence(found).sentence
