@@ -268,14 +268,14 @@ class _Experiment:
         manifest = new_manifest(self._request(choice))
         run = keep_run(self.out / "kernels", manifest)
         sources = prepare(run, self.progress, self.cells)
-        room = 0
+        space = 0
         names = fragments(self.board, self.cells)
         for side, source in sources.items():
             job = KernelJob.make(source, self.board.arch, names)
             seed = int(self.options["seed"])
             folder = self.out / "kernels" / side
-            told, room = relink(job, seed, self.numbers, folder, self.progress, room)
-            self.progress.say(f"{side}: {len(told.sizes)} files in {room >> 10} KiB")
+            told, space = relink(job, seed, self.numbers, folder, self.progress, space)
+            self.progress.say(f"{side}: {len(told.sizes)} files in {space >> 10} KiB")
         return list(sources)
 
     def _request(self, choice: candidate.CandidateChoice) -> RunRequest:

@@ -26,7 +26,7 @@ from iotoll.records import results
 WORDS = 63
 """Instructions that are before a file's functions at most: nearly four lines of a cache."""
 _UNIT = 1 << 18
-"""Bytes to which the room for all functions is rounded up."""
+"""Bytes to which the space for all functions is rounded up."""
 
 _SECTION = re.compile(r"^ *\d+ \.text +([0-9a-f]{8}) .*\bCODE\b")
 _FILE = re.compile(r"^(\S+): +file format ")
@@ -41,7 +41,7 @@ class Files:
     sizes: dict[str, int]
 
     @property
-    def room(self) -> int:
+    def space(self) -> int:
         """Bytes that hold them in any layout."""
         wanted = sum(self.sizes.values()) + 4 * (WORDS + 1) * len(self.sizes) + _UNIT
         return -(-wanted // _UNIT) * _UNIT
@@ -72,8 +72,8 @@ def ordered(files: Files, seed: int, number: int) -> Iterator[tuple[int, str]]:
         yield 4 * chance.randint(0, WORDS) if number else 0, name
 
 
-def with_layout(script: str, layout: Iterator[tuple[int, str]], room: int) -> str:
-    """A kernel's linker script with its functions placed so, and ``room`` bytes for them.
+def with_layout(script: str, layout: Iterator[tuple[int, str]], space: int) -> str:
+    """A kernel's linker script with its functions placed so, and ``space`` bytes for them.
 
     Raises UsageError where the script has no place for functions that is known.
     """
@@ -85,15 +85,15 @@ def with_layout(script: str, layout: Iterator[tuple[int, str]], room: int) -> st
             lines.append(f". += {padding};")
         lines.append(f"*{name}(.text .text.fixup)")
     # From the beginning of .text; a linker refuses to go back.
-    return script.replace(_PLACE, "\n".join([*lines, _PLACE, f". = {room};"]))
+    return script.replace(_PLACE, "\n".join([*lines, _PLACE, f". = {space};"]))
 
 
 def relink(
-    job: KernelJob, seed: int, numbers: Sequence[int], folder: Path, progress: Progress, room: int
+    job: KernelJob, seed: int, numbers: Sequence[int], folder: Path, progress: Progress, space: int
 ) -> tuple[Files, int]:
     """Leave layouts of a kernel as ``NUMBER.Image.gz`` in ``folder``; those that are there stay.
 
-    Returns the kernel's files, and the room that they were given, in bytes: ``room``, or more if
+    Returns the kernel's files, and the space that they were given, in bytes: ``space``, or more if
     they need it. Raises BrokenError, InfrastructureError or UsageError.
     """
     place = f"layouts-{job.source.side}"
@@ -104,20 +104,20 @@ def relink(
         # All objects, but no kernel yet.
         make("vmlinux_o")
         files = files_of(_listing(out, target.compiler.removesuffix("gcc")))
-        room = max(room, files.room)
+        space = max(space, files.space)
         script = out / f"arch/{job.arch}/kernel/vmlinux.lds"
         own = _own_script(script)
         for number in numbers:
             path = folder / f"{number}.Image.gz"
             if path.is_file():
                 continue
-            # Newer than what it is made of: make leaves it alone.
-            script.write_text(with_layout(own, ordered(files, seed, number), room))
+            # Newer than its sources: make leaves it alone.
+            script.write_text(with_layout(own, ordered(files, seed, number), space))
             make(target.make_target)
             image = (out / target.image).read_bytes()
             results.write_bytes(path, gzip.compress(image, 1, mtime=0))
             progress.say(f"{path}: linked")
-    return files, room
+    return files, space
 
 
 def _own_script(script: Path) -> str:

@@ -58,7 +58,7 @@ def test_layout_0_is_the_order_of_the_link() -> None:
 def test_a_layout_never_needs_more_than_its_room() -> None:
     for number in range(1, 50):
         used = sum(padding + 64 for padding, _ in ordered(FILES, 3, number))
-        assert used <= FILES.room
+        assert used <= FILES.space
 
 
 def test_a_linker_script_has_the_files_in_their_order_and_a_fixed_end() -> None:
