@@ -129,7 +129,7 @@ _HEADS = ("Cell", "Section", "Instructions", "Base, ns", "Candidate, ns", "Diffe
 
 
 def _loop_lines(found: Sequence[Group]) -> list[tuple[str, ...]]:
-    lines = [
+    lines: list[tuple[str, ...]] = [
         (
             g.name,
             str(g.used),
@@ -143,9 +143,10 @@ def _loop_lines(found: Sequence[Group]) -> list[tuple[str, ...]]:
         ("mean of the groups", found),
         ("of those of which none is used", [g for g in found if not g.used]),
     ):
-        used, tried = sum(g.used for g in mine), sum(g.loops for g in mine)
-        error = fmean(g.mean_error for g in mine)
-        lines.append((name, str(used), str(tried), f"{error:.1%}", ""))
+        if mine:
+            used, tried = sum(g.used for g in mine), sum(g.loops for g in mine)
+            error = fmean(g.mean_error for g in mine)
+            lines.append((name, str(used), str(tried), f"{error:.1%}", ""))
     return lines
 
 
