@@ -107,7 +107,7 @@ def test_intervals_hold_what_they_promise_of_layouts_they_were_not_made_of() -> 
 def row(number: int, value: float, moves: list[Moved] | None = None) -> LayoutRow:
     name = "whole l1i_misses"
     cell = {"c": {name: value}}
-    return LayoutRow("base", number, "", "pass", "", {"c": 9}, {"c": moves or []}, cell)
+    return LayoutRow("base", number, "", [], {"c": 9}, {"c": moves or []}, cell)
 
 
 def test_intervals_are_made_of_some_layouts_and_tried_on_the_others() -> None:
