@@ -61,8 +61,8 @@ define quickly
 	$(1) -m pytest --basetemp=$$base $(PARALLEL) $(2); \
 	rm -rf $$base
 endef
-# Twice as many processes as for two CPUs: they wait for half of their time, for a lab or for a board's idling.
-BOARDS := -n 4 --dist loadfile --no-loadscope-reorder
+# More processes than CPUs: they wait for most of their time, for a lab or for a board's idling.
+BOARDS := -n 5 --dist loadfile --no-loadscope-reorder
 
 check: lint
 	$(call quickly,$(BIN)/python,-q -m 'not slow' $(QUICK))

@@ -27,7 +27,7 @@ list() (
 # label_of DISK: $label is what a matrix calls the disk (its folder in /sys/block), else its own name.
 label_of() {
     label=${1##*/}
-    for device in ufs nvme emmc ubd; do
+    for device in ufs nvme emmc ubd nullblk scsidebug; do
         driven_by "$1/device" "$(drivers_of $device)" || continue
         eval "nth=\$((disks_$device += 1))"
         label=$device
@@ -38,7 +38,7 @@ label_of() {
 
 [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null
 # shellcheck disable=SC2034 # label_of counts in them
-disks_ufs=0 disks_nvme=0 disks_emmc=0 disks_ubd=0
+disks_ufs=0 disks_nvme=0 disks_emmc=0 disks_ubd=0 disks_nullblk=0 disks_scsidebug=0
 for disk in /sys/block/*; do
     # Not what is made of memory or of other disks.
     case $(readlink -f "$disk") in /sys/devices/virtual/*) continue ;; esac

@@ -40,12 +40,12 @@ class Options(TypedDict, total=False):
     """Where a board with several CPUs wrote their turns: own times and those of the first request
     count what each CPU executed itself, and nothing that others executed meanwhile."""
     tracing: Path | None
-    """Where a board with one CPU wrote what the recording of the trace executed: no length counts
-    it; times are as they were. Not together with ``turns``."""
+    """Where a board wrote what the recording of the trace executed: no length counts it; times are
+    as they were. Of several CPUs it also has what each executed itself. Not with ``turns``."""
     counts: bytes | None
-    """Pairs of 64-bit numbers in this machine's byte order: a time at which the trace's clock was
-    read, and what was counted until then. Own lengths are such counts in place of time. Not
-    together with ``turns`` or ``tracing``."""
+    """Triples of 64-bit numbers in this machine's byte order: a CPU, a time at which it read the
+    trace's clock, and what it had counted until then. Own lengths are such counts in place of time.
+    Not together with ``turns`` or ``tracing``."""
     min_size: int | None
     max_size: int | None
     """Only I/Os of at least, or at most, so many bytes."""
@@ -232,11 +232,12 @@ def markers(path: str) -> list[tuple[int, str]]:
     Raises `TraceError`.
     """
 
-def tracing(path: Path) -> list[tuple[int, int]]:
-    """What the recording of a trace executed on a board with one CPU, as the board wrote it.
+def tracing(path: Path) -> list[tuple[int, int, int]]:
+    """What the recording of a trace executed, as the board wrote it.
 
-    Returns times at which the trace's clock was read, and the instructions until each, as they
-    were written: an interrupt may have read it in between. Raises `TraceError`.
+    Returns times at which the trace's clock was read, the instructions of all CPUs until each, and
+    the CPU that read it, as they were written: an interrupt or another CPU may have read it in
+    between. Raises `TraceError`.
     """
 
 def outline(path: str) -> tuple[int | None, dict[int, str]]:

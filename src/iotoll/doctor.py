@@ -26,6 +26,7 @@ from rich.table import Table
 from iotoll.boards import patched
 from iotoll.boards.board import Board, HostBoard, RealBoard, VirtualBoard, load_board
 from iotoll.boards.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
+from iotoll.boards.plugin import plugin
 from iotoll.boards.qemu import kvm_works
 from iotoll.core import extras
 from iotoll.core.errors import InfrastructureError, IotollError
@@ -180,7 +181,21 @@ def _patched_qemu(board: VirtualBoard) -> list[Finding]:
     line = _first_line([binary, "--version"])
     if line is None:
         return [Finding(need, "missing", f"{binary} does not run", _patched_mend(board))]
-    return [Finding(need, "present", line), _devices(board, binary, _patched_mend(board))]
+    devices = _devices(board, binary, _patched_mend(board))
+    return [Finding(need, "present", line), devices, _recorder(board)]
+
+
+def _recorder(board: VirtualBoard) -> Finding:
+    """What the boots of an exact board count besides their traces."""
+    need = "recorder"
+    try:
+        plugin()
+    except (InfrastructureError, OSError) as error:
+        found = f"{error}: counts are calibrated, and functions are not told"
+        return Finding(need, "note", found, str(data_dir("tools/plugin") / "build.sh"))
+    if board.arch == "arm64":
+        return Finding(need, "present", "counts elements and functions, I/O by I/O, on each CPU")
+    return Finding(need, "present", "counts functions, cell by cell; sections are calibrated")
 
 
 def _patched_mend(board: VirtualBoard) -> str:
@@ -335,7 +350,7 @@ def _port() -> Finding:
 
 def _host_memory(board: HostBoard) -> Finding:
     """Times are judged one boot at a time: memory and disks of one board."""
-    disks = sum(disk.size_mb for disk in board.devices.values())
+    disks = sum(disk.size_mb for disk in board.disks[:-1])  # the handover is sparse
     return _available(max((board.memory_mb + disks) * 2**20 / 1e9, BUILD_GB))
 
 

@@ -13,7 +13,7 @@ from iotoll import doctor
 from iotoll.boards import patched
 from iotoll.boards.board import load_virtual_board
 from iotoll.core import extras
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.doctor import Finding
 from iotoll.kernels import source
 from iotoll.kernels.kernel_job import TARGETS
@@ -240,6 +240,25 @@ def test_no_kvm_is_only_a_note(machine: Machine, monkeypatch: pytest.MonkeyPatch
     finding = by_need(doctor.check("virt-x86_64"))["KVM (time clock)"]
     assert finding.state == "note"
     assert "TCG" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("board", "words"), [("virt-arm64-smp4", "on each CPU"), ("virt-x86_64", "are calibrated")]
+)
+def test_what_a_board_s_recorder_counts_is_told(
+    board: str, words: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.complete(board)
+    monkeypatch.setattr(doctor, "plugin", lambda: Path("libiotoll-record.so"))
+    finding = by_need(doctor.check(board))["recorder"]
+    assert finding.state == "present" and words in finding.found
+
+    def fails() -> Path:
+        raise InfrastructureError("plugin: not built: gcc is not installed")
+
+    monkeypatch.setattr(doctor, "plugin", fails)
+    finding = by_need(doctor.check(board))["recorder"]
+    assert finding.state == "note" and "gcc is not installed" in finding.found
 
 
 def test_the_cache_counts_images_and_kernels(machine: Machine, tmp_path: Path) -> None:

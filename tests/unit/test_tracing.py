@@ -28,9 +28,21 @@ BRK, BLR = 0xD42000E0, 0xD63F0060
 
 
 class Tracing(ctypes.Structure):
-    """The beginning of struct tracing of tracing.h; the rest is as large as it may be."""
+    """struct tracing of tracing.h, as large as it may be."""
 
-    _fields_ = (("file", ctypes.c_void_p), ("rest", ctypes.c_uint64 * 64))
+    _fields_ = (("all", ctypes.c_uint64 * 128),)
+
+
+class File(ctypes.Structure):
+    """struct tracing_file of tracing.h; the rest is as large as it may be."""
+
+    _fields_ = (("file", ctypes.c_void_p), ("rest", ctypes.c_uint64 * 8))
+
+
+class Reading(ctypes.Structure):
+    """struct reading of tracing.h."""
+
+    _fields_ = (("tracing", ctypes.c_uint64), ("own", ctypes.c_uint64))
 
 
 class Edge(ctypes.Structure):
@@ -40,28 +52,42 @@ class Edge(ctypes.Structure):
 
 
 class Guest:
-    """Tells the core what happens, and reads what it wrote."""
+    """Tells the core what happens on its CPUs, and reads what it wrote."""
 
-    def __init__(self, core: ctypes.CDLL, path: Path) -> None:
+    def __init__(self, core: ctypes.CDLL, path: Path, cpus: int = 1) -> None:
         libc = ctypes.CDLL(None)
         libc.fopen.restype = ctypes.c_void_p
-        self._core, self._path = core, path
-        self._made = Tracing(file=libc.fopen(str(path).encode(), b"wb"))
-        self._this = ctypes.byref(self._made)
+        self._core, self._path, self._several = core, path, cpus > 1
+        self._file = File(file=libc.fopen(str(path).encode(), b"wb"))
+        self._cpus = [Tracing() for _ in range(cpus)]
+        assert core.tracing_begin(ctypes.byref(self._file), self._several)
 
-    def edge(self, executed: int, kind: int, group: int) -> None:
-        self._core.tracing_edge(self._this, executed, ctypes.byref(Edge(0, kind, group)))
+    def edge(self, executed: int, kind: int, group: int, cpu: int = 0) -> None:
+        this = ctypes.byref(self._cpus[cpu])
+        self._core.tracing_edge(this, executed, ctypes.byref(Edge(0, kind, group)))
 
     def happens(self, executed: int, what: str) -> None:
-        getattr(self._core, f"tracing_{what}")(self._this, executed)
+        getattr(self._core, f"tracing_{what}")(ctypes.byref(self._cpus[0]), executed)
+
+    def read(self, executed: int, cpu: int = 0, others: int = 0) -> None:
+        """The counter is read; ``others`` is what tracing executed on other CPUs."""
+        this = ctypes.byref(self._cpus[cpu])
+        own = self._core.tracing_total(this, executed)
+        self._core.tracing_read(this, Reading(own + others, executed - own))
+
+    def told(self, time: int, cpu: int = 0) -> None:
+        this, file = ctypes.byref(self._cpus[cpu]), ctypes.byref(self._file)
+        self._core.tracing_clock(this, file, cpu, time)
 
     def clock(self, executed: int, time: int) -> None:
-        self.happens(executed - 3, "read")
-        self._core.tracing_clock(self._this, executed, time)
+        self.read(executed)
+        self.told(time)
 
-    def marks(self) -> list[tuple[int, int]]:
-        assert self._core.tracing_end(self._this)
-        data, numbers, at = self._path.read_bytes(), [], 0
+    def marks(self) -> list[tuple[int, ...]]:
+        """The sums of what was written, but the CPU's number as it is."""
+        assert self._core.tracing_end(ctypes.byref(self._file))
+        data, numbers, at = self._path.read_bytes(), [], 8
+        assert data[:8] == (b"IOTOLLT2" if self._several else b"IOTOLLT1")
         while at < len(data):
             value, shift = 0, 0
             while True:
@@ -71,8 +97,14 @@ class Guest:
                 if not data[at - 1] & 0x80:
                     break
             numbers.append(value >> 1 ^ -(value & 1))
-        sums = np.cumsum(np.array(numbers).reshape(-1, 2), axis=0)
-        return [(int(time), int(executed)) for time, executed in sums]
+        rows = np.array(numbers).reshape(-1, 4 if self._several else 2)
+        sums = np.cumsum(rows, axis=0)
+        for cpu in range(len(self._cpus)) if self._several else ():
+            mine = rows[:, 2] == cpu
+            sums[mine, 3] = np.cumsum(rows[mine, 3])
+        if self._several:
+            sums[:, 2] = rows[:, 2]
+        return [tuple(row) for row in sums.tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +118,13 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run([*words, "-o", str(library), *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.tracing_edge.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
-    loaded.tracing_clock.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 2]
-    for name in ("break", "exception", "return", "read"):
+    pointer = ctypes.c_void_p
+    loaded.tracing_clock.argtypes = [pointer, pointer, ctypes.c_uint32, ctypes.c_uint64]
+    for name in ("break", "exception", "return", "total"):
         getattr(loaded, f"tracing_{name}").argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    loaded.tracing_end.restype = ctypes.c_bool
+    loaded.tracing_read.argtypes = [ctypes.c_void_p, Reading]
+    loaded.tracing_total.restype = ctypes.c_uint64
+    loaded.tracing_end.restype = loaded.tracing_begin.restype = ctypes.c_bool
     return loaded
 
 
@@ -160,17 +195,34 @@ def test_a_clock_that_an_interrupt_read_in_between_has_its_own_count(guest: Gues
     guest.clock(105, 1105)
     guest.edge(110, END, 7)
     guest.edge(200, BEGIN, 7)
-    guest.happens(202, "read")
+    guest.read(202)
+    guest.read(204)
     # The counter was read at 204; then an interrupt is traced.
     guest.happens(204, "exception")
     guest.edge(210, BEGIN, 8)
     guest.clock(215, 1215)
     guest.edge(220, END, 8)
     guest.happens(230, "return")
-    guest._core.tracing_clock(guest._this, 231, 1204)
-    times = dict(guest.marks())
-    assert times[1204] == 10 + 2 + 3, "as if no interrupt had come"
+    guest.told(1204)
+    times = {time: executed for time, executed in guest.marks()}
+    assert times[1204] == 10 + 4, "as if no interrupt had come"
     assert times[1215] == 10 + 4 + 5
+
+
+def test_each_of_several_cpus_has_a_state_and_a_count(core: ctypes.CDLL, tmp_path: Path) -> None:
+    guest = Guest(core, tmp_path / "tracing", cpus=3)
+    guest.edge(100, BEGIN, 7)
+    guest.read(110)
+    # Its turn ends here; the next CPU's tracing is another one.
+    guest.edge(5000, BEGIN, 9, cpu=2)
+    guest.edge(5010, END, 7, cpu=2)
+    guest.read(5020, cpu=2, others=10)
+    guest.told(2020, cpu=2)
+    guest.told(1110)
+    guest.edge(5030, END, 9, cpu=2)
+    guest.read(5100, cpu=2, others=10)
+    guest.told(2100, cpu=2)
+    assert guest.marks() == [(2020, 30, 2, 5000), (1110, 10, 0, 100), (2100, 40, 2, 5070)]
 
 
 def _b(place: int, target: int) -> int:

@@ -30,15 +30,30 @@ ORDERED = 1 << 13
 SHIM = """
 #include "lines.h"
 #include "windows.h"
-static struct windows all;
-int start(const char *path) {
-    all = (struct windows){0};
-    all.file = fopen(path, "wb");
-    return all.file && fwrite(WINDOWS_MAGIC, 8, 1, all.file) == 1 && windows_make(&all);
+static struct window_store store;
+static struct windows cpus[2], all;
+static int count, now;
+int start(const char *path, int of) {
+    count = of;
+    now = 0;
+    store = (struct window_store){0};
+    store.file = fopen(path, "wb");
+    for (int i = 0; i < count; i++) {
+        cpus[i] = (struct windows){0};
+        if (!windows_make(&cpus[i], &store))
+            return 0;
+    }
+    all = cpus[0];
+    return store.file && fwrite(WINDOWS_MAGIC, 8, 1, store.file) == 1 && store_make(&store);
+}
+void turn(int cpu) {
+    cpus[now] = all;
+    now = cpu;
+    all = cpus[now];
 }
 void open_now(int on, uint64_t user) { windows_open(&all, on, user); }
-void enter(uint64_t address, const uint32_t *words, uint32_t count) {
-    windows_enter(&all, windows_stretch(&all, address, words, count));
+void enter(uint64_t address, const uint32_t *words, uint32_t number) {
+    windows_enter(&all, windows_stretch(&store, address, words, number));
 }
 void leave(uint64_t address) { windows_leave(&all, address); }
 void back(uint64_t address) { windows_return(&all, address); }
@@ -65,9 +80,14 @@ void touch(uint64_t address, uint64_t bytes, int is_code) {
 }
 uint64_t executed(void) { return all.executed; }
 int finish_all(void) {
-    int whole = windows_end(&all);
-    fclose(all.file);
-    windows_free(&all);
+    struct windows *each[] = {&cpus[0], &cpus[1]};
+    int whole;
+    turn(0);
+    whole = store_end(&store, each, count);
+    fclose(store.file);
+    for (int i = 0; i < count; i++)
+        windows_free(&cpus[i]);
+    store_free(&store);
     return whole;
 }
 """
@@ -92,6 +112,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.mark.argtypes = [number, ctypes.c_int, number]
     loaded.task.argtypes = [number] * 4
     loaded.open_now.argtypes = [ctypes.c_int, number]
+    loaded.start.argtypes = [ctypes.c_char_p, ctypes.c_int]
     loaded.value.argtypes = [count, number]
     loaded.touch.argtypes = [number, number, ctypes.c_int]
     for name in ("leave", "back", "stop"):
@@ -103,11 +124,23 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 class Board:
     """Tells the core what happens; places are instructions from `BASE`."""
 
-    def __init__(self, core: ctypes.CDLL, folder: Path) -> None:
+    def __init__(self, core: ctypes.CDLL, folder: Path, cpus: int = 1) -> None:
         self.core, self.folder = core, folder
-        self.times: list[int] = []
-        assert core.start(str(folder / WINDOWS).encode())
-        core.open_now(1, 0)
+        self.times: list[tuple[int, int]] = []
+        self._cpus, self._now = cpus, 0
+        assert core.start(str(folder / WINDOWS).encode(), cpus)
+        self.open(True)
+
+    def turn(self, cpu: int) -> None:
+        self._now = cpu
+        self.core.turn(cpu)
+
+    def open(self, is_open: bool, user: int = 0) -> None:
+        now = self._now
+        for cpu in range(self._cpus):
+            self.turn(cpu)
+            self.core.open_now(is_open, user)
+        self.turn(now)
 
     def enter(self, place: int, words: Sequence[int]) -> None:
         array = (ctypes.c_uint32 * len(words))(*words)
@@ -123,7 +156,7 @@ class Board:
         self.core.back(0 if place is None else BASE + 4 * place)
 
     def clock(self, time: int, place: int | None = None, user: int = 0) -> None:
-        self.times.append(time)
+        self.times.append((time, self._now))
         self.core.mark(0 if place is None else BASE + 4 * place, CLOCK, user)
 
     def read(self) -> Windows:
@@ -136,16 +169,17 @@ class Board:
         return found
 
 
-def write_times(folder: Path, times: Sequence[int]) -> None:
-    """The plugin's other file (tracing.h): nothing was executed by tracing."""
-    data, last = bytearray(b"IOTOLLT1"), 0
-    for time in times:
+def write_times(folder: Path, times: Sequence[tuple[int, int]]) -> None:
+    """The plugin's other file (tracing.h): nothing was executed by tracing, or at all."""
+    several = any(cpu for _, cpu in times)
+    data, last = bytearray(b"IOTOLLT2" if several else b"IOTOLLT1"), 0
+    for time, cpu in times:
         left = (time - last) << 1 ^ (time - last) >> 63
         last = time
         while left > 0x7F:
             data.append(left & 0x7F | 0x80)
             left >>= 7
-        data += bytes([left, 0])
+        data += bytes([left, 0, *((2 * cpu, 0) if several else ())])
     (folder / TRACING).write_bytes(data)
 
 
@@ -271,11 +305,11 @@ def test_user_space_is_counted_and_its_exceptions_are_marks(board: Board) -> Non
 
 
 def test_nothing_is_kept_outside_of_what_is_measured(board: Board) -> None:
-    board.core.open_now(0, 0)
+    board.open(False)
     board.plain(0, 2)
     board.clock(100)
     board.core.task(BASE, 0, 1, 2)
-    board.core.open_now(1, 5)
+    board.open(True, 5)
     board.plain(8, 2)
     board.clock(200, user=6)
     found = board.read()
@@ -344,7 +378,7 @@ def test_marks_of_another_boot_are_refused(board: Board) -> None:
     board.plain(0, 4)
     board.clock(100)
     board.read()
-    write_times(board.folder, [100, 200])
+    write_times(board.folder, [(100, 0), (200, 0)])
     with pytest.raises(InfrastructureError, match="contradict"):
         read_windows(board.folder)
 
@@ -407,3 +441,62 @@ def test_a_boot_that_counted_no_lines_says_so(board: Board) -> None:
     board.plain(0, 4)
     board.clock(100)
     assert board.read().touches is None
+
+
+def test_each_of_several_cpus_has_marks_of_its_own(core: ctypes.CDLL, tmp_path: Path) -> None:
+    board = Board(core, tmp_path, cpus=2)
+    board.plain(0, 4)
+    board.clock(100)
+    board.turn(1)
+    board.plain(10, 3)
+    board.core.value(0, 4096)
+    board.clock(130)
+    board.turn(0)
+    board.plain(0, 4)
+    board.turn(1)
+    board.plain(20, 6)
+    board.clock(140)
+    board.core.value(1, 7)  # no mark ends what it is in
+    board.turn(0)
+    board.plain(20, 6)
+    board.clock(150)
+    found = board.read()
+    assert found.of_cpu == [(0, 2), (2, 4)]
+    assert found.times.tolist() == [100, 150, 130, 140] and found.cpu.tolist() == [0, 0, 1, 1]
+    assert content(found, 1) == [(0, 4), (20, 6)] and content(found, 3) == [(20, 6)]
+    lengths = found.windows["instructions"].astype(np.int64)
+    assert found.sums(lengths).tolist() == [4, 14, 3, 9]
+    assert [row[0] for row in found.values.tolist()] == [2, 4]
+    # From 100 to 145: CPU 0 read nothing in between, CPU 1 twice.
+    assert found.reach(100, 145) == [(1, 1), (2, 4)]
+
+
+def test_a_cell_is_one_on_all_cpus(core: ctypes.CDLL, tmp_path: Path) -> None:
+    board = Board(core, tmp_path, cpus=2)
+    board.plain(0, 4)
+    board.clock(100)
+    board.open(False)
+    board.open(True)
+    board.plain(0, 4)
+    board.clock(200)
+    board.turn(1)
+    board.plain(0, 5)
+    board.clock(210)
+    board.open(False)
+    board.open(True)
+    board.plain(0, 6)
+    board.clock(300)
+    assert board.read().by_function() == [{"all": 4}, {"all": 9}, {"all": 6}]
+
+
+def test_an_interrupt_of_another_cpu_moves_no_mark(core: ctypes.CDLL, tmp_path: Path) -> None:
+    board = Board(core, tmp_path, cpus=2)
+    board.plain(0, 4)
+    board.turn(1)
+    board.plain(10, 3)
+    board.clock(120)  # CPU 0 has read 110, and its turn ended
+    board.turn(0)
+    board.clock(110)
+    found = board.read()
+    assert found.places.tolist() == [1, 2]
+    assert found.sums(found.windows["instructions"].astype(np.int64)).tolist() == [4, 3]

@@ -157,9 +157,9 @@ class Guest:
     def start(self, kernel: Path | None = None) -> None:
         """Boot the guest, with another kernel than its own if one is named."""
         self.stop()
-        # kexec refuses a kaslr-seed that a kernel left in its device tree. And of a GICv3's ITS the
-        # next kernel takes the tables as they lie, which UEFI alone keeps free (irq-gic-v3-its.c).
-        machine = "virt,gic-version=3,its=off,dtb-randomness=off"
+        # Of a GICv3's ITS the next kernel takes the tables as they lie, which UEFI alone keeps free
+        # (irq-gic-v3-its.c). The device tree has a kaslr-seed, as a board's has.
+        machine = "virt,gic-version=3,its=off"
         command = ["qemu-system-aarch64", "-M", machine, "-cpu", "cortex-a72"]
         command += ["-m", "1536", "-smp", "1", "-display", "none", "-nodefaults"]
         command += ["-kernel", str(kernel or self.kernel), "-initrd", str(self.ramdisk)]

@@ -169,6 +169,16 @@ def test_f7_5_static_keys_that_are_off_cost_nops(gate: Gate) -> None:
     assert 0 <= sections["submission"]["delta"] <= 2, sections["submission"]
 
 
+@pytest.mark.long
+def test_a_patch_that_reads_and_writes_the_links_attributes_boots(gate: Gate) -> None:
+    """Two series of public lists were broken here, as QEMU's UFS answered no DME_GET."""
+    done = gate("--candidate", FAULTS / "ufs-link-attributes.patch", *SMALL)
+    assert (done.code, done.verdict["outcome"]) == (0, "pass"), done.stderr
+    said = (done.run / "sides/base/boots/1/console.log").read_text(errors="replace")
+    assert "iotoll: done" in said and "ufshcd" in said
+    assert "dme-" not in said
+
+
 def test_g1_8_documentation_passes_by_the_bases_build_alone(gate: Gate) -> None:
     done = gate("--candidate", EXAMPLES / "documentation.patch")
     assert done.code == 0
@@ -217,7 +227,7 @@ def test_candidates_that_hang_are_broken_within_the_time_limit(
     assert "iotoll: step" in hung, "the first console is kept"
 
 
-@pytest.mark.parametrize("side", ["base", "candidate"])
+@pytest.mark.parametrize("side", [pytest.param("base", marks=pytest.mark.long), "candidate"])
 def test_f3_2_a_board_that_was_stopped_blames_nobody(
     neutral: Done, tmp_path: Path, side: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,17 @@ def test_the_boot_ran_on_this_cpu_with_nothing_of_the_hosts(side: SideResult) ->
     assert boot.facts.before["calls"] == "iomap"
     assert boot.facts.before["board"] == BOARD
     assert not [word for word in boot.command if "/" in word or "hostfs" in word]
+
+
+@pytest.mark.long
+def test_other_disks_have_cells_and_no_completion(tmp_path: Path) -> None:
+    """null_blk and scsi_debug end a request in their queue function."""
+    needs_virtual_kernel(BOARD)
+    measure(tmp_path / "run", BOARD, "--matrix", "host-uml-all", "--json")
+    side = results.read(tmp_path / "run/sides/base/result.json", SideResult)
+    assert sorted(side.cells) == sorted(load_matrix("host-uml-all").cells)
+    for name, (record,) in side.cells.items():
+        assert record.invalid is None, name
+        taken = record.sections[Section.COMPLETION].elapsed.max
+        assert (taken == 0) == (not name.startswith("ubd-")), name
+        assert record.sections[Section.SUBMISSION].own.mean, name

@@ -166,6 +166,8 @@ def watch(folder: Path) -> Path:
             seconds=140.0 + 10 * n,
             tries=1,
             sent="",
+            archive="linux-scsi",
+            turn=n + 1,
         )
         for n, outcome in enumerate(outcomes)
     ]

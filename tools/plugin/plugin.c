@@ -54,6 +54,7 @@ static struct qemu_plugin_scoreboard *scores;
 static qemu_plugin_u64 executed;
 static struct span *spans;
 static struct caches caches;
+static struct span cache_pairs[CACHES + 1];
 static char *prefix;
 static struct counts counts;
 static struct qemu_plugin_scoreboard *count_scores, *idle_scores;
@@ -98,8 +99,8 @@ static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
     all = qemu_plugin_get_registers();
     if (traced_is_on())
         traced_cpu(vcpu, all);
-    if (vcpu != 0) {
-        failed("the board", "has several CPUs: their instructions cannot be told apart yet");
+    if (prefix && vcpu != 0) {
+        failed("the board", "has several CPUs: a record has one CPU's instructions");
         recorder.failed = true;
     }
     for (guint i = 0; i < all->len; i++) {
@@ -168,11 +169,12 @@ static void refresh_counters(void)
 
 static void on_count_mark(unsigned int vcpu, void *data)
 {
+    (void)vcpu;
     (void)data;
     refresh_counters();
     counts_mark(&counts);
     if (traced_is_on())
-        traced_open(vcpu, counts.open);
+        traced_open(counts.open);
     if (!counts.open)
         for (uint32_t cpu = 0; cpu < counts.cpu_count; cpu++)
             qemu_plugin_u64_set(idle_flag, cpu, 0);
@@ -340,18 +342,11 @@ static void at_end(qemu_plugin_id_t id, void *data)
 
 static bool take_caches(const char *value)
 {
-    struct span pairs[CACHES + 1];
-    uint64_t sizes[CACHES], ways[CACHES];
-
-    if (parse_pairs(value, pairs, CACHES + 1) != CACHES + 1)
+    if (parse_pairs(value, cache_pairs, CACHES + 1) != CACHES + 1)
         return false;
-    for (int i = 0; i < CACHES; i++) {
-        sizes[i] = pairs[i].from;
-        ways[i] = pairs[i].to;
-    }
     recorder.caches = &caches;
     recorder.known = &blocks;
-    return caches_make(&caches, pairs[CACHES].from, sizes, ways);
+    return caches_of(&caches, cache_pairs);
 }
 
 static bool take_spans(const char *path, struct spans *found)
@@ -460,16 +455,20 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
     }
     if (!are_whole(info->target_name) || (prefix && !open_record()))
         return -1;
-    if (traced_is_on() && recorder.caches && !traced_lines(caches))
-        return -1;
+    if (traced_is_on() && recorder.caches)
+        traced_lines(cache_pairs);
     scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
     executed = qemu_plugin_scoreboard_u64(scores);
     if (counts.file) {
         count_scores = qemu_plugin_scoreboard_new(PIECES_MAX * sizeof(uint64_t));
         idle_scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
         idle_flag = qemu_plugin_scoreboard_u64(idle_scores);
-        /* Piece 0: all of user space. */
-        traced_begin((qemu_plugin_u64){count_scores, 0});
+    }
+    /* Piece 0: all of user space. */
+    if (traced_is_on() &&
+        !traced_begin((qemu_plugin_u64){count_scores, 0}, info->system.smp_vcpus > 1)) {
+        failed("what tracing executed", "cannot be written");
+        return -1;
     }
     qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

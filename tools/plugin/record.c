@@ -218,6 +218,17 @@ int parse_pairs(const char *text, struct span *pairs, int most)
     }
 }
 
+bool caches_of(struct caches *caches, const struct span pairs[CACHES + 1])
+{
+    uint64_t sizes[CACHES], ways[CACHES];
+
+    for (int i = 0; i < CACHES; i++) {
+        sizes[i] = pairs[i].from;
+        ways[i] = pairs[i].to;
+    }
+    return caches_make(caches, pairs[CACHES].from, sizes, ways);
+}
+
 int64_t read_entries(const char *path, size_t width, void **entries)
 {
     FILE *file = fopen(path, "rb");

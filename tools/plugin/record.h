@@ -91,6 +91,9 @@ bool recorder_end(struct recorder *recorder, uint64_t executed);
 /* Reads "A:B+A:B+..." (or with commas) of hexadecimal or decimal numbers; returns their count, -1 if invalid. */
 int parse_pairs(const char *text, struct span *pairs, int most);
 
+/* Makes caches from size and ways of each (bytes), and the bytes of a line; false as caches_make. */
+bool caches_of(struct caches *caches, const struct span pairs[CACHES + 1]);
+
 /* Reads a file of entries of `width` bytes into memory that the caller frees; -1 if it cannot be read. */
 int64_t read_entries(const char *path, size_t width, void **entries);
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "counts.h"
 #include "lines.h"
 #include "record.h"
 #include "tracing.h"
@@ -13,8 +14,17 @@
 #define ARGUMENTS 8
 #define VALUES 32
 
-static struct tracing tracing;
-static struct windows windows;
+/* What is known of one CPU. */
+struct cpu {
+    struct tracing tracing;
+    struct windows windows;
+    struct lines lines;
+};
+
+static struct cpu *cpus[CPUS_MAX];
+static uint32_t cpu_count;
+static struct tracing_file file;
+static struct window_store store;
 static struct edge *edges;
 static int64_t edge_count;
 static struct span trace_clock, vectors, task_switch;
@@ -23,21 +33,24 @@ static struct qemu_plugin_register *arguments[ARGUMENTS]; /* x0, x1, ... */
 static struct qemu_plugin_register *return_address;       /* ELR_EL1 */
 static struct span values[VALUES]; /* address of a function and the argument that is kept */
 static int value_count;
-static struct lines lines;
+static struct span line_caches[CACHES + 1];
+static bool with_lines;
 
 /* A switch of states by tracing.h is one of windows.h, too. */
-static void follow(bool was_on, uint64_t address)
+static void follow(struct cpu *cpu, bool was_on, uint64_t address)
 {
-    if (!was_on && tracing.now.on)
-        windows_leave(&windows, address);
-    else if (was_on && !tracing.now.on)
-        windows_return(&windows, address);
+    const struct stretch *rest;
+
+    if (!was_on && cpu->tracing.now.on)
+        windows_leave(&cpu->windows, address);
+    else if (was_on && !cpu->tracing.now.on)
+        windows_return(&cpu->windows, address);
     else
         return;
     /* What is left of the block that runs; of another one the lines follow when it begins. */
-    if (lines.is_on && was_on && address)
-        lines_touch(&lines, &windows, windows.running->address,
-                    windows.running->end - windows.running->address, true);
+    rest = cpu->windows.running;
+    if (with_lines && was_on && address && rest)
+        lines_touch(&cpu->lines, &cpu->windows, rest->address, rest->end - rest->address, true);
 }
 
 /* Of a translated instruction: the number of an edge, and how many instructions were counted early. */
@@ -45,15 +58,15 @@ static void follow(bool was_on, uint64_t address)
 /* Early ones of an edge's block: at most QEMU's 512. */
 #define EARLY_MASK ((1u << EARLY_BITS) - 1)
 
-static uint64_t executed_before(guint early)
+static uint64_t executed_before(const struct cpu *cpu, guint early)
 {
-    return windows.executed - (early & EARLY_MASK);
+    return cpu->windows.executed - (early & EARLY_MASK);
 }
 
 /* The instruction before which so many of the block that runs are counted early. */
-static uint64_t address_before(guint early)
+static uint64_t address_before(const struct cpu *cpu, guint early)
 {
-    return windows.running->end - 4 * (uint64_t)(early & EARLY_MASK);
+    return cpu->windows.running->end - 4 * (uint64_t)(early & EARLY_MASK);
 }
 
 static uint64_t user_executed(unsigned int vcpu)
@@ -70,7 +83,7 @@ static uint64_t value_of(struct qemu_plugin_register *handle)
         bytes = g_byte_array_new();
     g_byte_array_set_size(bytes, 0);
     if (qemu_plugin_read_register(handle, bytes) != sizeof(value)) {
-        tracing.failed = true;
+        file.failed = true;
         return 0;
     }
     memcpy(&value, bytes->data, sizeof(value));
@@ -79,58 +92,59 @@ static uint64_t value_of(struct qemu_plugin_register *handle)
 
 static void on_block(unsigned int vcpu, void *stretch)
 {
-    (void)vcpu;
-    windows_enter(&windows, stretch);
+    windows_enter(&cpus[vcpu]->windows, stretch);
 }
 
 static void on_lines(unsigned int vcpu, void *stretch)
 {
     const struct stretch *block = stretch;
+    struct cpu *cpu = cpus[vcpu];
 
-    (void)vcpu;
-    lines_touch(&lines, &windows, block->address, block->end - block->address, true);
+    lines_touch(&cpu->lines, &cpu->windows, block->address, block->end - block->address, true);
 }
 
 static void on_touch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
+    struct cpu *cpu = cpus[vcpu];
     struct qemu_plugin_hwaddr *place;
 
-    (void)vcpu;
     (void)data;
-    if (!windows.adds)
+    if (!cpu->windows.adds)
         return;
     place = qemu_plugin_get_hwaddr(info, address);
     /* Registers of devices are in no cache. */
     if (place && !qemu_plugin_hwaddr_is_io(place))
-        lines_touch(&lines, &windows, qemu_plugin_hwaddr_phys_addr(place),
+        lines_touch(&cpu->lines, &cpu->windows, qemu_plugin_hwaddr_phys_addr(place),
                     UINT64_C(1) << qemu_plugin_mem_size_shift(info), false);
 }
 
 static void on_value(unsigned int vcpu, void *which)
 {
-    (void)vcpu;
-    if (windows.adds)
-        windows_value(&windows, GPOINTER_TO_UINT(which),
+    struct windows *windows = &cpus[vcpu]->windows;
+
+    if (windows->adds)
+        windows_value(windows, GPOINTER_TO_UINT(which),
                       value_of(arguments[values[GPOINTER_TO_UINT(which)].to]));
 }
 
 static void on_edge(unsigned int vcpu, void *data)
 {
     guint word = GPOINTER_TO_UINT(data);
-    bool was_on = tracing.now.on;
+    struct cpu *cpu = cpus[vcpu];
+    bool was_on = cpu->tracing.now.on;
 
-    (void)vcpu;
-    tracing_edge(&tracing, executed_before(word), &edges[word >> EARLY_BITS]);
-    follow(was_on, address_before(word));
+    tracing_edge(&cpu->tracing, executed_before(cpu, word), &edges[word >> EARLY_BITS]);
+    follow(cpu, was_on, address_before(cpu, word));
 }
 
 static void on_break(unsigned int vcpu, void *early)
 {
-    bool was_on = tracing.now.on;
+    guint word = GPOINTER_TO_UINT(early);
+    struct cpu *cpu = cpus[vcpu];
+    bool was_on = cpu->tracing.now.on;
 
-    (void)vcpu;
-    tracing_break(&tracing, executed_before(GPOINTER_TO_UINT(early)));
-    follow(was_on, address_before(GPOINTER_TO_UINT(early)));
+    tracing_break(&cpu->tracing, executed_before(cpu, word));
+    follow(cpu, was_on, address_before(cpu, word));
 }
 
 /* An exception within the kernel (with the stack pointer of its level) that no interrupt is. */
@@ -141,50 +155,63 @@ static void on_break(unsigned int vcpu, void *early)
 /* An exception is taken: its vector's block is about to begin. */
 static void on_exception(unsigned int vcpu, void *offset)
 {
-    bool was_on = tracing.now.on, is_break = tracing.at_break;
+    struct cpu *cpu = cpus[vcpu];
+    bool was_on = cpu->tracing.now.on, is_break = cpu->tracing.at_break;
 
     /* The breakpoint's own instruction was counted, a fault's was not. */
     if (GPOINTER_TO_UINT(offset) == SYNC_EXCEPTION && !is_break)
-        windows_stop(&windows, value_of(return_address));
-    tracing_exception(&tracing, windows.executed);
+        windows_stop(&cpu->windows, value_of(return_address));
+    tracing_exception(&cpu->tracing, cpu->windows.executed);
     if (was_on && !is_break)
-        windows_mark(&windows, 0, MARK_EXCEPTION, user_executed(vcpu));
+        windows_mark(&cpu->windows, 0, MARK_EXCEPTION, user_executed(vcpu));
     else if (GPOINTER_TO_UINT(offset) >= USER_EXCEPTIONS)
-        windows_mark(&windows, 0, MARK_ENTRY, user_executed(vcpu));
+        windows_mark(&cpu->windows, 0, MARK_ENTRY, user_executed(vcpu));
     if (GPOINTER_TO_UINT(offset) == USER_EXCEPTIONS)
-        lines_call(&lines);
-    follow(was_on, 0);
+        lines_call(&cpu->lines);
+    follow(cpu, was_on, 0);
 }
 
 static void on_return(unsigned int vcpu, void *early)
 {
-    bool was_on = tracing.now.on;
+    guint word = GPOINTER_TO_UINT(early);
+    struct cpu *cpu = cpus[vcpu];
+    bool was_on = cpu->tracing.now.on;
 
-    (void)vcpu;
-    tracing_return(&tracing, executed_before(GPOINTER_TO_UINT(early)));
-    follow(was_on, address_before(GPOINTER_TO_UINT(early)));
+    tracing_return(&cpu->tracing, executed_before(cpu, word));
+    follow(cpu, was_on, address_before(cpu, word));
 }
 
+/* The function that reads the clock begins, or the counter is read. */
 static void on_read(unsigned int vcpu, void *early)
 {
-    (void)vcpu;
-    tracing_read(&tracing, executed_before(GPOINTER_TO_UINT(early)));
+    struct cpu *cpu = cpus[vcpu];
+    uint64_t executed = executed_before(cpu, GPOINTER_TO_UINT(early));
+    uint64_t own = tracing_total(&cpu->tracing, executed);
+    struct reading now = {own, executed + user_executed(vcpu) - own};
+
+    /* The others are between two blocks. */
+    for (uint32_t i = 0; i < cpu_count; i++)
+        if (cpus[i] != cpu)
+            now.tracing += tracing_total(&cpus[i]->tracing, cpus[i]->windows.executed);
+    tracing_read(&cpu->tracing, now);
 }
 
 static void on_trace_clock(unsigned int vcpu, void *early)
 {
     guint word = GPOINTER_TO_UINT(early);
+    struct cpu *cpu = cpus[vcpu];
 
-    tracing_clock(&tracing, executed_before(word), value_of(arguments[0]));
-    windows_mark(&windows, address_before(word), MARK_CLOCK, user_executed(vcpu));
+    tracing_clock(&cpu->tracing, &file, vcpu, value_of(arguments[0]));
+    windows_mark(&cpu->windows, address_before(cpu, word), MARK_CLOCK, user_executed(vcpu));
 }
 
 static void on_switch(unsigned int vcpu, void *early)
 {
     guint word = GPOINTER_TO_UINT(early);
+    struct cpu *cpu = cpus[vcpu];
 
-    windows_switch(&windows, address_before(word), user_executed(vcpu), value_of(arguments[0]),
-                   value_of(arguments[1]));
+    windows_switch(&cpu->windows, address_before(cpu, word), user_executed(vcpu),
+                   value_of(arguments[0]), value_of(arguments[1]));
 }
 
 /* The last instruction of a block has accessed memory. */
@@ -193,9 +220,8 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     struct qemu_plugin_hwaddr *place = qemu_plugin_get_hwaddr(info, address);
     const struct stretch *block = data;
 
-    (void)vcpu;
     if (place && qemu_plugin_hwaddr_is_io(place))
-        windows_access(&windows, block->end - 4, qemu_plugin_hwaddr_device_name(place),
+        windows_access(&cpus[vcpu]->windows, block->end - 4, qemu_plugin_hwaddr_device_name(place),
                        qemu_plugin_mem_is_store(info));
 }
 
@@ -221,6 +247,12 @@ static bool is_probe(uint32_t word)
     return (word & 0xffe0001f) == 0xd4200000 && (number == 4 || number == 6 || number == 7);
 }
 
+/* MRS of CNTPCT_EL0 or CNTVCT_EL0. */
+static bool reads_counter(uint32_t word)
+{
+    return (word & 0xffffffe0) == 0xd53be020 || (word & 0xffffffe0) == 0xd53be040;
+}
+
 #define ERET 0xd69f03e0u
 #define NOP 0xd503201fu
 
@@ -229,7 +261,7 @@ static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word, guin
     uint64_t address = qemu_plugin_insn_vaddr(insn);
     gpointer before = GUINT_TO_POINTER(early), behind = GUINT_TO_POINTER(early - 1);
 
-    if (address == trace_clock.from)
+    if (address == trace_clock.from || reads_counter(word))
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_read, QEMU_PLUGIN_CB_NO_REGS, before);
     if (address == trace_clock.to)
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_trace_clock, QEMU_PLUGIN_CB_R_REGS, before);
@@ -237,7 +269,7 @@ static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word, guin
         if (address == values[which].from)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, on_value, QEMU_PLUGIN_CB_R_REGS,
                                                    GUINT_TO_POINTER((guint)which));
-    if (lines.is_on && is_access(word))
+    if (with_lines && is_access(word))
         qemu_plugin_register_vcpu_mem_cb(insn, on_touch, QEMU_PLUGIN_CB_NO_REGS,
                                          QEMU_PLUGIN_MEM_RW, NULL);
     if (address == task_switch.from)
@@ -296,10 +328,10 @@ void traced_translate(struct qemu_plugin_tb *tb)
         return;
     for (size_t i = 0; i < count && i < BLOCK_LONGEST; i++)
         words[i] = word_of(qemu_plugin_tb_get_insn(tb, i));
-    stretch = count <= BLOCK_LONGEST ? windows_stretch(&windows, from, words, (uint32_t)count)
+    stretch = count <= BLOCK_LONGEST ? windows_stretch(&store, from, words, (uint32_t)count)
                                      : NULL;
     if (!stretch) {
-        tracing.failed = true;
+        file.failed = true;
         return;
     }
     /* Before the block counts: the one that the exception interrupts is the one that runs. */
@@ -307,7 +339,7 @@ void traced_translate(struct qemu_plugin_tb *tb)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, on_exception, QEMU_PLUGIN_CB_R_REGS,
                                              GUINT_TO_POINTER((guint)(from - vectors.from)));
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, (void *)stretch);
-    if (lines.is_on)
+    if (with_lines)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, on_lines, QEMU_PLUGIN_CB_NO_REGS,
                                              (void *)stretch);
     for (size_t i = 0; i < count; i++)
@@ -320,10 +352,8 @@ void traced_translate(struct qemu_plugin_tb *tb)
                                          QEMU_PLUGIN_MEM_RW, (void *)stretch);
 }
 
-void traced_cpu(unsigned int vcpu, const GArray *registers)
+static void find_registers(const GArray *registers)
 {
-    if (vcpu != 0)
-        tracing.failed = true;
     for (guint i = 0; i < registers->len; i++) {
         const qemu_plugin_reg_descriptor *one =
             &g_array_index(registers, qemu_plugin_reg_descriptor, i);
@@ -336,52 +366,65 @@ void traced_cpu(unsigned int vcpu, const GArray *registers)
     }
 }
 
-void traced_begin(qemu_plugin_u64 user)
+static bool make_lines(struct cpu *cpu)
+{
+    cpu->windows.touches = &cpu->lines.found;
+    cpu->windows.touch_width = sizeof(struct line_counts);
+    return caches_of(&cpu->lines.caches, line_caches) && lines_make(&cpu->lines);
+}
+
+void traced_cpu(unsigned int vcpu, const GArray *registers)
+{
+    struct cpu *cpu = g_new0(struct cpu, 1);
+
+    /* They are the same on all CPUs. */
+    find_registers(registers);
+    /* CPUs come one after the other. */
+    if (vcpu != cpu_count || vcpu >= CPUS_MAX || !windows_make(&cpu->windows, &store) ||
+        (with_lines && !make_lines(cpu))) {
+        file.failed = true;
+        return;
+    }
+    cpus[cpu_count++] = cpu;
+}
+
+bool traced_begin(qemu_plugin_u64 user, bool is_of_several)
 {
     user_count = user;
+    return tracing_begin(&file, is_of_several);
 }
 
-bool traced_lines(struct caches caches)
+void traced_lines(const struct span caches[CACHES + 1])
 {
-    lines.caches = caches;
-    windows.touches = &lines.found;
-    windows.touch_width = sizeof(struct line_counts);
-    return lines_make(&lines);
+    memcpy(line_caches, caches, sizeof(line_caches));
+    with_lines = true;
 }
 
-void traced_open(unsigned int vcpu, bool is_open)
+void traced_open(bool is_open)
 {
-    windows_open(&windows, is_open, user_executed(vcpu));
+    for (uint32_t vcpu = 0; vcpu < cpu_count; vcpu++)
+        windows_open(&cpus[vcpu]->windows, is_open, user_executed(vcpu));
 }
 
 bool traced_is_on(void)
 {
-    return tracing.file;
+    return file.file;
 }
 
 bool traced_is_whole(void)
 {
-    return edge_count > 0 && trace_clock.to && vectors.to && task_switch.to && windows.file;
-}
-
-static FILE *open_with(const char *path, const char *magic)
-{
-    FILE *file = fopen(path, "wb");
-
-    if (file && fwrite(magic, 8, 1, file) == 1)
-        return file;
-    return NULL;
+    return edge_count > 0 && trace_clock.to && vectors.to && task_switch.to && store.file;
 }
 
 bool traced_option(const char *option, const char *value)
 {
     if (g_str_has_prefix(option, "tracing=")) {
-        tracing.file = open_with(value, TRACING_MAGIC);
-        return tracing.file;
+        file.file = fopen(value, "wb");
+        return file.file;
     }
     if (g_str_has_prefix(option, "windows=")) {
-        windows.file = open_with(value, WINDOWS_MAGIC);
-        return windows.file && windows_make(&windows);
+        store.file = fopen(value, "wb");
+        return store.file && fwrite(WINDOWS_MAGIC, 8, 1, store.file) == 1 && store_make(&store);
     }
     if (g_str_has_prefix(option, "clock="))
         return parse_pairs(value, &trace_clock, 1) == 1;
@@ -404,13 +447,22 @@ bool traced_option(const char *option, const char *value)
 
 bool traced_end(void)
 {
-    bool whole = tracing_end(&tracing) && !lines.failed;
+    struct windows *windows[CPUS_MAX];
+    bool whole = tracing_end(&file);
 
-    whole = windows_end(&windows) && whole;
-    whole = fclose(tracing.file) == 0 && whole;
-    whole = fclose(windows.file) == 0 && whole;
-    windows_free(&windows);
-    lines_free(&lines);
+    for (uint32_t vcpu = 0; vcpu < cpu_count; vcpu++) {
+        windows[vcpu] = &cpus[vcpu]->windows;
+        whole = whole && !cpus[vcpu]->tracing.failed && !cpus[vcpu]->lines.failed;
+    }
+    whole = store_end(&store, windows, cpu_count) && whole;
+    whole = fclose(file.file) == 0 && whole;
+    whole = fclose(store.file) == 0 && whole;
+    for (uint32_t vcpu = 0; vcpu < cpu_count; vcpu++) {
+        windows_free(windows[vcpu]);
+        lines_free(&cpus[vcpu]->lines);
+        g_free(cpus[vcpu]);
+    }
+    store_free(&store);
     g_free(edges);
     return whole;
 }

@@ -7,7 +7,7 @@
 #include <qemu-plugin.h>
 #include <stdbool.h>
 
-#include "cache.h"
+#include "record.h"
 
 /* Whether an option is one of those of tracing, and valid. */
 bool traced_option(const char *option, const char *value);
@@ -18,17 +18,17 @@ bool traced_is_on(void);
 /* Whether the options together mean something. */
 bool traced_is_whole(void);
 
-/* Before anything runs; `user` counts the instructions of user space. */
-void traced_begin(qemu_plugin_u64 user);
+/* Before anything runs; `user` counts the instructions of user space. False: it cannot be written. */
+bool traced_begin(qemu_plugin_u64 user, bool is_of_several);
 
 /* A CPU is there, with these registers (qemu_plugin_reg_descriptor). */
 void traced_cpu(unsigned int vcpu, const GArray *registers);
 
-/* Lines of cache are counted as well, in a model of caches that is the callee's now; false: no memory. */
-bool traced_lines(struct caches caches);
+/* Lines of cache are counted as well, by each CPU in such caches of its own (caches_of). */
+void traced_lines(const struct span caches[CACHES + 1]);
 
 /* Between two blocks: what is measured begins, or ends. */
-void traced_open(unsigned int vcpu, bool is_open);
+void traced_open(bool is_open);
 
 void traced_translate(struct qemu_plugin_tb *tb);
 

@@ -16,7 +16,7 @@ static void change(struct tracing *tracing, uint64_t executed, struct tracing_st
     tracing->now = state;
 }
 
-static uint64_t total(const struct tracing *tracing, uint64_t executed)
+uint64_t tracing_total(const struct tracing *tracing, uint64_t executed)
 {
     return tracing->total + (tracing->now.on ? executed - tracing->begun : 0);
 }
@@ -57,7 +57,6 @@ void tracing_return(struct tracing *tracing, uint64_t executed)
     if (!tracing->depth)
         return;
     change(tracing, executed, tracing->stack[--tracing->depth]);
-    tracing->now.disturbed = true;
 }
 
 static uint32_t put(uint8_t *bytes, int64_t value)
@@ -72,34 +71,39 @@ static uint32_t put(uint8_t *bytes, int64_t value)
     return size;
 }
 
-void tracing_read(struct tracing *tracing, uint64_t executed)
+void tracing_read(struct tracing *tracing, struct reading now)
 {
-    tracing->now.read = total(tracing, executed);
-    tracing->now.disturbed = false;
+    tracing->now.read = now;
 }
 
-void tracing_clock(struct tracing *tracing, uint64_t executed, uint64_t time)
+void tracing_clock(struct tracing *tracing, struct tracing_file *file, uint32_t cpu, uint64_t time)
 {
-    uint64_t now = total(tracing, executed);
-    uint8_t bytes[20];
+    const struct reading *read = &tracing->now.read;
+    uint8_t bytes[40];
     uint32_t size;
 
-    if (!tracing->now.disturbed)
-        tracing->usual = now - tracing->now.read;
-    else if (time < tracing->last_time)
-        /* An interrupt came behind the counter's reading, and read it as well. */
-        now = tracing->now.read + tracing->usual;
-    size = put(bytes, (int64_t)(time - tracing->last_time));
-    size += put(bytes + size, (int64_t)(now - tracing->last_total));
-    if (fwrite(bytes, size, 1, tracing->file) != 1)
-        tracing->failed = true;
-    tracing->last_time = time;
-    tracing->last_total = now;
+    size = put(bytes, (int64_t)(time - file->last_time));
+    size += put(bytes + size, (int64_t)(read->tracing - file->last_tracing));
+    if (file->is_of_several) {
+        size += put(bytes + size, cpu);
+        size += put(bytes + size, (int64_t)(read->own - tracing->last_own));
+    }
+    if (fwrite(bytes, size, 1, file->file) != 1)
+        file->failed = true;
+    file->last_time = time;
+    file->last_tracing = read->tracing;
+    tracing->last_own = read->own;
 }
 
-bool tracing_end(struct tracing *tracing)
+bool tracing_begin(struct tracing_file *file, bool is_of_several)
 {
-    return fflush(tracing->file) == 0 && !tracing->failed;
+    file->is_of_several = is_of_several;
+    return fwrite(is_of_several ? TRACING_MAGIC_SEVERAL : TRACING_MAGIC, 8, 1, file->file) == 1;
+}
+
+bool tracing_end(struct tracing_file *file)
+{
+    return fflush(file->file) == 0 && !file->failed;
 }
 
 int64_t read_edges(const char *path, struct edge **edges)

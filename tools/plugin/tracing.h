@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * How many instructions the guest's own tracing executed until each of its time stamps, without QEMU.
+ * Each CPU has a state of its own.
  *
  * Tracing is what runs between an instruction that begins it and one that ends it: both are known from
  * the kernel's image (the block behind a tracepoint's branch, and where that block goes on with the
  * traced code), or are the exception of a kernel probe's breakpoint and its return. What an interrupt
  * does meanwhile is not tracing, unless it is traced itself.
  *
- * Each time the trace clock is read, it is written what tracing executed so far. So between any two
- * events of the trace it is known exactly.
+ * Each time the trace clock is read, it is written what tracing executed so far, on all CPUs. So between
+ * any two events of the trace it is known exactly. With several CPUs, the clock counts what all of them
+ * execute, so it is also written which CPU read it, and what that CPU executed besides tracing.
  *
  * The file is TRACING_MAGIC, then for each reading of the clock two LEB128 numbers: the difference of
- * its value to the last one's (zigzag: interrupts may read it in between), and tracing's instructions
- * since then (zigzag likewise).
+ * its value to the last one's (zigzag: interrupts and other CPUs may read it in between), and tracing's
+ * instructions since then (zigzag likewise). With several CPUs it is TRACING_MAGIC_SEVERAL, and two more
+ * numbers (zigzag): the CPU, and what it executed besides since its last reading.
  */
 #ifndef IOTOLL_TRACING_H
 #define IOTOLL_TRACING_H
@@ -22,6 +25,7 @@
 #include <stdio.h>
 
 #define TRACING_MAGIC "IOTOLLT1"
+#define TRACING_MAGIC_SEVERAL "IOTOLLT2"
 /* Exceptions within each other. */
 #define TRACING_DEEP 16
 
@@ -38,25 +42,36 @@ struct edge {
     uint32_t group;
 };
 
+/* What was executed when the counter behind the trace clock was read. */
+struct reading {
+    uint64_t tracing; /* by tracing, on all CPUs */
+    uint64_t own;     /* by this CPU besides */
+};
+
 struct tracing_state {
     bool on;
     uint32_t group;
-    uint64_t read; /* tracing's instructions when the function that reads the clock began */
-    bool disturbed; /* an exception came since then */
+    struct reading read; /* of the function that reads the clock, the last time in this state */
 };
 
 struct tracing {
-    FILE *file;
     struct tracing_state now;
-    uint64_t begun;    /* instructions executed when it was switched on */
-    uint64_t total;    /* tracing's own, without what goes on */
-    bool at_break;     /* a probe's breakpoint is about to raise its exception */
+    uint64_t begun; /* instructions executed when it was switched on */
+    uint64_t total; /* tracing's own, without what goes on */
+    bool at_break;  /* a probe's breakpoint is about to raise its exception */
     struct tracing_state before_break;
     struct tracing_state stack[TRACING_DEEP];
     uint32_t depth;
-    uint64_t usual; /* what the function that reads the clock executes */
+    uint64_t last_own;
+    bool failed;
+};
+
+/* What all CPUs write into. */
+struct tracing_file {
+    FILE *file;
+    bool is_of_several;
     uint64_t last_time;
-    uint64_t last_total;
+    uint64_t last_tracing;
     bool failed;
 };
 
@@ -66,12 +81,21 @@ void tracing_break(struct tracing *tracing, uint64_t executed);
 void tracing_exception(struct tracing *tracing, uint64_t executed);
 void tracing_return(struct tracing *tracing, uint64_t executed);
 
-/* The function that reads the clock begins; it returns a value. */
-void tracing_read(struct tracing *tracing, uint64_t executed);
-void tracing_clock(struct tracing *tracing, uint64_t executed, uint64_t time);
+/* What tracing executed so far. */
+uint64_t tracing_total(const struct tracing *tracing, uint64_t executed);
+
+/*
+ * The function that reads the clock begins; its counter is read, of which the last time counts; it
+ * returns a value.
+ */
+void tracing_read(struct tracing *tracing, struct reading now);
+void tracing_clock(struct tracing *tracing, struct tracing_file *file, uint32_t cpu, uint64_t time);
+
+/* Begins the file; false: it cannot be written. */
+bool tracing_begin(struct tracing_file *file, bool is_of_several);
 
 /* Whether all was written. The caller closes the file. */
-bool tracing_end(struct tracing *tracing);
+bool tracing_end(struct tracing_file *file);
 
 /* Reads a file of edges, which rise, into memory that the caller frees; -1 if it cannot be read. */
 int64_t read_edges(const char *path, struct edge **edges);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a CPU executed between its marks: see windows.h. */
+/* What each CPU executed between its marks: see windows.h. */
 #include "windows.h"
 
 #include <stdlib.h>
@@ -34,15 +34,21 @@ static uint64_t value_of(uint64_t one, uint64_t other)
     return mixed ^ mixed >> 31;
 }
 
-bool windows_make(struct windows *windows)
+bool store_make(struct window_store *store)
 {
-    windows->content = malloc(WINDOW_ORDERED * sizeof(*windows->content));
-    windows->slots = malloc(FIRST_SLOTS * sizeof(*windows->slots));
-    if (!windows->content || !windows->slots)
+    store->slots = malloc(FIRST_SLOTS * sizeof(*store->slots));
+    if (!store->slots)
         return false;
-    windows->slot_count = FIRST_SLOTS;
-    memset(windows->slots, 0xff, FIRST_SLOTS * sizeof(*windows->slots));
+    store->slot_count = FIRST_SLOTS;
+    memset(store->slots, 0xff, FIRST_SLOTS * sizeof(*store->slots));
     return true;
+}
+
+bool windows_make(struct windows *windows, struct window_store *store)
+{
+    windows->store = store;
+    windows->content = malloc(WINDOW_ORDERED * sizeof(*windows->content));
+    return windows->content;
 }
 
 /* ---------------------------------------------------------------- blocks and accesses */
@@ -54,27 +60,27 @@ static bool is_special(uint32_t word)
            (word & 0x3f000000) == 0x08000000 || (word & 0x3b200c00) == 0x38200000;
 }
 
-static struct stretch *known_stretch(const struct windows *windows, uint32_t number)
+static struct stretch *known_stretch(const struct window_store *store, uint32_t number)
 {
-    return ((struct stretch **)windows->stretches.entries)[number];
+    return ((struct stretch **)store->stretches.entries)[number];
 }
 
 /* The block of an address, without the special ones of its instructions; whether it is new. */
-static struct stretch *take_stretch(struct windows *windows, uint64_t address,
+static struct stretch *take_stretch(struct window_store *store, uint64_t address,
                                     uint32_t instructions, bool *is_new)
 {
-    uint32_t known = windows->blocks.count;
-    uint32_t number = blocks_number(&windows->blocks, address, instructions);
+    uint32_t known = store->blocks.count;
+    uint32_t number = blocks_number(&store->blocks, address, instructions);
     struct stretch *made, **place;
 
     *is_new = number == known;
     if (number < known)
-        return known_stretch(windows, number);
+        return known_stretch(store, number);
     made = *is_new ? malloc(sizeof(*made)) : NULL;
-    place = made ? list_more(&windows->stretches, sizeof(made)) : NULL;
+    place = made ? list_more(&store->stretches, sizeof(made)) : NULL;
     if (!place) {
         free(made);
-        windows->failed = true;
+        store->failed = true;
         return NULL;
     }
     *made = (struct stretch){
@@ -83,38 +89,38 @@ static struct stretch *take_stretch(struct windows *windows, uint64_t address,
         .instructions = instructions,
         .address = address,
         .end = address + 4 * (uint64_t)instructions,
-        .first_special = windows->special.count,
+        .first_special = store->special.count,
     };
     *place = made;
     return made;
 }
 
-static void add_special(struct windows *windows, struct stretch *stretch, struct special found)
+static void add_special(struct window_store *store, struct stretch *stretch, struct special found)
 {
-    struct special *place = list_more(&windows->special, sizeof(found));
+    struct special *place = list_more(&store->special, sizeof(found));
 
     if (!place) {
-        windows->failed = true;
+        store->failed = true;
         return;
     }
     *place = found;
     stretch->special++;
 }
 
-const struct stretch *windows_stretch(struct windows *windows, uint64_t address,
+const struct stretch *windows_stretch(struct window_store *store, uint64_t address,
                                       const uint32_t *words, uint32_t instructions)
 {
     bool is_new;
-    struct stretch *made = take_stretch(windows, address, instructions, &is_new);
+    struct stretch *made = take_stretch(store, address, instructions, &is_new);
 
     for (uint32_t i = 0; made && is_new && i < instructions; i++)
         if (is_special(words[i]))
-            add_special(windows, made, (struct special){i, words[i]});
+            add_special(store, made, (struct special){i, words[i]});
     return made;
 }
 
 /* The instructions of a block from an address to before another one, both in it. */
-static const struct stretch *part_of(struct windows *windows, const struct stretch *whole,
+static const struct stretch *part_of(struct window_store *store, const struct stretch *whole,
                                      uint64_t from, uint64_t to)
 {
     bool is_new;
@@ -122,14 +128,14 @@ static const struct stretch *part_of(struct windows *windows, const struct stret
 
     if (from == whole->address && to == whole->end)
         return whole;
-    made = take_stretch(windows, from, (uint32_t)((to - from) / 4), &is_new);
+    made = take_stretch(store, from, (uint32_t)((to - from) / 4), &is_new);
     for (uint32_t i = 0; made && is_new && i < whole->special; i++) {
         /* Anew each time: adding one may move the list. */
-        struct special one = ((struct special *)windows->special.entries)[whole->first_special + i];
+        struct special one = ((struct special *)store->special.entries)[whole->first_special + i];
         uint64_t at = whole->address + 4 * (uint64_t)one.place;
 
         if (at >= from && at < to)
-            add_special(windows, made, (struct special){(uint32_t)((at - from) / 4), one.word});
+            add_special(store, made, (struct special){(uint32_t)((at - from) / 4), one.word});
     }
     return made;
 }
@@ -141,7 +147,7 @@ static bool can_cut(struct windows *windows, uint64_t address)
 
     if (running && address >= running->address && address <= running->end)
         return true;
-    windows->failed = true;
+    windows->store->failed = true;
     return false;
 }
 
@@ -157,7 +163,7 @@ static void shorten(struct windows *windows, uint64_t address)
     windows->sum -= running->value;
     windows->count--;
     if (address > running->address)
-        kept = part_of(windows, running, running->address, address);
+        kept = part_of(windows->store, running, running->address, address);
     if (kept)
         windows_add(windows, kept->number, kept->value);
 }
@@ -179,7 +185,7 @@ void windows_return(struct windows *windows, uint64_t address)
     if (!windows->adds || !address || !can_cut(windows, address) ||
         address == windows->running->end)
         return;
-    rest = part_of(windows, windows->running, address, windows->running->end);
+    rest = part_of(windows->store, windows->running, address, windows->running->end);
     if (!rest)
         return;
     windows->running = rest;
@@ -205,40 +211,42 @@ static const char *steady_name(const char *name)
     return strncmp(name, "anon", 4) == 0 ? "anon" : name;
 }
 
-static uint32_t device_number(struct windows *windows, const char *name)
+static uint32_t device_number(struct window_store *store, const char *name)
 {
-    char (*known)[WINDOW_NAME] = windows->devices.entries, *added;
+    char (*known)[WINDOW_NAME] = store->devices.entries, *added;
 
-    for (uint64_t i = 0; i < windows->devices.count; i++)
+    for (uint64_t i = 0; i < store->devices.count; i++)
         if (strncmp(known[i], name, WINDOW_NAME - 1) == 0)
             return (uint32_t)i;
-    added = list_more(&windows->devices, WINDOW_NAME);
+    added = list_more(&store->devices, WINDOW_NAME);
     if (!added) {
-        windows->failed = true;
+        store->failed = true;
         return 0;
     }
     memset(added, 0, WINDOW_NAME);
     strncpy(added, name, WINDOW_NAME - 1);
-    return (uint32_t)windows->devices.count - 1;
+    return (uint32_t)store->devices.count - 1;
 }
 
 void windows_access(struct windows *windows, uint64_t address, const char *device, bool is_store)
 {
-    struct window_access wanted = {address, 0, is_store}, *known = windows->accesses.entries;
+    struct window_access wanted = {address, 0, is_store};
+    struct list *accesses = &windows->store->accesses;
+    const struct window_access *known = accesses->entries;
     uint64_t number;
 
     windows_stop(windows, address + 4);
     if (!windows->adds)
         return;
-    wanted.device = device_number(windows, steady_name(device));
-    for (number = 0; number < windows->accesses.count; number++)
+    wanted.device = device_number(windows->store, steady_name(device));
+    for (number = 0; number < accesses->count; number++)
         if (memcmp(&known[number], &wanted, sizeof(wanted)) == 0)
             break;
-    if (number == windows->accesses.count) {
-        struct window_access *added = list_more(&windows->accesses, sizeof(wanted));
+    if (number == accesses->count) {
+        struct window_access *added = list_more(accesses, sizeof(wanted));
 
         if (!added) {
-            windows->failed = true;
+            windows->store->failed = true;
             return;
         }
         *added = wanted;
@@ -250,30 +258,30 @@ void windows_access(struct windows *windows, uint64_t address, const char *devic
 /* ---------------------------------------------------------------- windows and marks */
 
 /* Where a window stands in the table of slots, or would. */
-static uint64_t slot_of(const struct windows *windows, uint64_t sum)
+static uint64_t slot_of(const struct window_store *store, uint64_t sum)
 {
-    const uint64_t *sums = windows->sums.entries;
-    uint64_t mask = windows->slot_count - 1, slot = sum & mask;
+    const uint64_t *sums = store->sums.entries;
+    uint64_t mask = store->slot_count - 1, slot = sum & mask;
 
-    while (windows->slots[slot] != NO_BLOCK && sums[windows->slots[slot]] != sum)
+    while (store->slots[slot] != NO_BLOCK && sums[store->slots[slot]] != sum)
         slot = (slot + 1) & mask;
     return slot;
 }
 
-static bool grow_slots(struct windows *windows)
+static bool grow_slots(struct window_store *store)
 {
-    uint64_t count = 2 * windows->slot_count;
-    const uint64_t *sums = windows->sums.entries;
+    uint64_t count = 2 * store->slot_count;
+    const uint64_t *sums = store->sums.entries;
     uint32_t *slots = malloc(count * sizeof(*slots));
 
     if (!slots)
         return false;
     memset(slots, 0xff, count * sizeof(*slots));
-    free(windows->slots);
-    windows->slots = slots;
-    windows->slot_count = count;
-    for (uint64_t i = 0; i < windows->sums.count; i++)
-        slots[slot_of(windows, sums[i])] = (uint32_t)i;
+    free(store->slots);
+    store->slots = slots;
+    store->slot_count = count;
+    for (uint64_t i = 0; i < store->sums.count; i++)
+        slots[slot_of(store, sums[i])] = (uint32_t)i;
     return true;
 }
 
@@ -300,7 +308,7 @@ void windows_spill(struct windows *windows)
         uint32_t *touched = tally && !*tally ? list_more(&windows->touched, sizeof(*touched)) : NULL;
 
         if (!tally || (!*tally && !touched)) {
-            windows->failed = true;
+            windows->store->failed = true;
             break;
         }
         if (touched)
@@ -310,9 +318,9 @@ void windows_spill(struct windows *windows)
     windows->count = 0;
 }
 
-static bool add_contents(struct windows *windows, uint32_t entry)
+static bool add_contents(struct window_store *store, uint32_t entry)
 {
-    uint32_t *added = list_more(&windows->contents, sizeof(*added));
+    uint32_t *added = list_more(&store->contents, sizeof(*added));
 
     if (added)
         *added = entry;
@@ -321,9 +329,10 @@ static bool add_contents(struct windows *windows, uint32_t entry)
 
 static bool add_window(struct windows *windows, uint64_t sum)
 {
+    struct window_store *store = windows->store;
     bool is_ordered = !windows->touched.count, is_whole = true;
-    struct window *added = list_more(&windows->known, sizeof(*added));
-    uint64_t *known_sum = list_more(&windows->sums, sizeof(sum));
+    struct window *added = list_more(&store->known, sizeof(*added));
+    uint64_t *known_sum = list_more(&store->sums, sizeof(sum));
 
     if (!added || !known_sum)
         return false;
@@ -333,14 +342,14 @@ static bool add_window(struct windows *windows, uint64_t sum)
                              is_ordered, windows->instructions};
     *known_sum = sum;
     for (uint32_t i = 0; i < windows->count; i++)
-        is_whole = add_contents(windows, windows->content[i]) && is_whole;
+        is_whole = add_contents(store, windows->content[i]) && is_whole;
     for (uint64_t i = 0; i < windows->touched.count; i++) {
         uint32_t entry = ((uint32_t *)windows->touched.entries)[i];
 
-        is_whole = add_contents(windows, entry) &&
-                   add_contents(windows, *tally_of(windows, entry)) && is_whole;
+        is_whole = add_contents(store, entry) &&
+                   add_contents(store, *tally_of(windows, entry)) && is_whole;
     }
-    return is_whole && (2 * windows->sums.count < windows->slot_count || grow_slots(windows));
+    return is_whole && (2 * store->sums.count < store->slot_count || grow_slots(store));
 }
 
 /* Begins a window. */
@@ -356,22 +365,31 @@ static void begin(struct windows *windows, uint64_t user)
 
 void windows_open(struct windows *windows, bool is_open, uint64_t user)
 {
+    uint32_t *opened = is_open ? list_more(&windows->opened, sizeof(*opened)) : NULL;
+
+    if (opened)
+        *opened = (uint32_t)windows->marks.count;
+    else if (is_open)
+        windows->store->failed = true;
     windows->is_open = is_open;
     windows->adds = is_open && !windows->is_away;
+    /* Its entry is not of the window that begins. */
+    windows->running = NULL;
     begin(windows, user);
 }
 
 /* The number of the window that goes on; a new one if it is not known. */
 static uint32_t window_number(struct windows *windows)
 {
-    uint64_t slot = slot_of(windows, windows->sum);
+    struct window_store *store = windows->store;
+    uint64_t slot = slot_of(store, windows->sum);
 
-    if (windows->slots[slot] != NO_BLOCK)
-        return windows->slots[slot];
-    windows->slots[slot] = (uint32_t)windows->sums.count;
+    if (store->slots[slot] != NO_BLOCK)
+        return store->slots[slot];
+    store->slots[slot] = (uint32_t)store->sums.count;
     if (!add_window(windows, windows->sum))
-        windows->failed = true;
-    return (uint32_t)windows->sums.count - 1;
+        store->failed = true;
+    return (uint32_t)store->sums.count - 1;
 }
 
 /* Ends the window that goes on with a mark, and begins the next one. */
@@ -383,7 +401,7 @@ static void finish(struct windows *windows, enum mark_kind kind, uint64_t user)
     if (mark)
         *mark = (struct window_mark){number, kind, (uint32_t)(user - windows->user)};
     else
-        windows->failed = true;
+        windows->store->failed = true;
     begin(windows, user);
 }
 
@@ -409,7 +427,7 @@ void windows_switch(struct windows *windows, uint64_t address, uint64_t user, ui
         return;
     added = list_more(&windows->switches, sizeof(*added));
     if (!added) {
-        windows->failed = true;
+        windows->store->failed = true;
         return;
     }
     *added = (struct window_switch){from, to};
@@ -425,7 +443,7 @@ void windows_value(struct windows *windows, uint32_t which, uint64_t amount)
         return;
     added = list_more(&windows->values, sizeof(*added));
     if (!added) {
-        windows->failed = true;
+        windows->store->failed = true;
         return;
     }
     *added = (struct window_value){(uint32_t)windows->marks.count,
@@ -435,70 +453,86 @@ void windows_value(struct windows *windows, uint32_t which, uint64_t amount)
 
 /* ---------------------------------------------------------------- the file */
 
-static void write_list(struct windows *windows, enum window_part kind, uint32_t width,
-                       const struct list *list)
+static void write_list(struct window_store *store, enum window_part kind, uint32_t cpu,
+                       uint32_t width, const struct list *list)
 {
-    struct part part = {kind, 0, 0, width, list->count};
+    struct part part = {kind, 0, cpu, width, list->count};
 
-    if (fwrite(&part, sizeof(part), 1, windows->file) != 1 ||
-        (list->count &&
-         fwrite(list->entries, width, list->count, windows->file) != list->count))
-        windows->failed = true;
+    if (fwrite(&part, sizeof(part), 1, store->file) != 1 ||
+        (list->count && fwrite(list->entries, width, list->count, store->file) != list->count))
+        store->failed = true;
 }
 
-static void write_blocks(struct windows *windows)
+static void write_blocks(struct window_store *store)
 {
     struct list blocks = {0};
 
-    for (uint32_t i = 0; i < windows->blocks.count; i++) {
-        const struct stretch *one = known_stretch(windows, i);
+    for (uint32_t i = 0; i < store->blocks.count; i++) {
+        const struct stretch *one = known_stretch(store, i);
         struct window_block *added = list_more(&blocks, sizeof(*added));
 
         if (!added) {
-            windows->failed = true;
+            store->failed = true;
             break;
         }
         *added = (struct window_block){one->address, one->instructions, one->special};
     }
-    write_list(windows, PART_BLOCKS, sizeof(struct window_block), &blocks);
+    write_list(store, PART_BLOCKS, 0, sizeof(struct window_block), &blocks);
     free(blocks.entries);
 }
 
-bool windows_end(struct windows *windows)
+static void write_cpu(struct window_store *store, uint32_t cpu, const struct windows *windows)
+{
+    write_list(store, PART_MARKS, cpu, sizeof(struct window_mark), &windows->marks);
+    write_list(store, PART_SWITCHES, cpu, sizeof(struct window_switch), &windows->switches);
+    write_list(store, PART_VALUES, cpu, sizeof(struct window_value), &windows->values);
+    if (windows->touches)
+        write_list(store, PART_TOUCHES, cpu, windows->touch_width, windows->touches);
+    write_list(store, PART_OPENED, cpu, sizeof(uint32_t), &windows->opened);
+}
+
+bool store_end(struct window_store *store, struct windows *const *cpus, uint32_t count)
 {
     static const struct list none;
 
-    write_blocks(windows);
-    write_list(windows, PART_SPECIAL, sizeof(struct special), &windows->special);
-    write_list(windows, PART_DEVICES, WINDOW_NAME, &windows->devices);
-    write_list(windows, PART_ACCESSES, sizeof(struct window_access), &windows->accesses);
-    write_list(windows, PART_CONTENTS, sizeof(uint32_t), &windows->contents);
-    write_list(windows, PART_WINDOWS, sizeof(struct window), &windows->known);
-    write_list(windows, PART_MARKS, sizeof(struct window_mark), &windows->marks);
-    write_list(windows, PART_SWITCHES, sizeof(struct window_switch), &windows->switches);
-    write_list(windows, PART_VALUES, sizeof(struct window_value), &windows->values);
-    if (windows->touches)
-        write_list(windows, PART_TOUCHES, windows->touch_width, windows->touches);
-    if (!windows->failed)
-        write_list(windows, PART_LAST, 1, &none);
-    return fflush(windows->file) == 0 && !windows->failed;
+    write_blocks(store);
+    write_list(store, PART_SPECIAL, 0, sizeof(struct special), &store->special);
+    write_list(store, PART_DEVICES, 0, WINDOW_NAME, &store->devices);
+    write_list(store, PART_ACCESSES, 0, sizeof(struct window_access), &store->accesses);
+    write_list(store, PART_CONTENTS, 0, sizeof(uint32_t), &store->contents);
+    write_list(store, PART_WINDOWS, 0, sizeof(struct window), &store->known);
+    for (uint32_t cpu = 0; cpu < count; cpu++)
+        write_cpu(store, cpu, cpus[cpu]);
+    if (!store->failed)
+        write_list(store, PART_LAST, 0, 1, &none);
+    return fflush(store->file) == 0 && !store->failed;
+}
+
+static void free_lists(struct list *const *lists, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(lists[i]->entries);
+}
+
+void store_free(struct window_store *store)
+{
+    struct list *lists[] = {&store->special,  &store->devices, &store->accesses,
+                            &store->contents, &store->known,   &store->sums};
+
+    for (uint64_t i = 0; i < store->stretches.count; i++)
+        free(known_stretch(store, (uint32_t)i));
+    free(store->stretches.entries);
+    free_lists(lists, sizeof(lists) / sizeof(*lists));
+    free(store->slots);
+    blocks_free(&store->blocks);
 }
 
 void windows_free(struct windows *windows)
 {
-    struct list *lists[] = {
-        &windows->special, &windows->devices, &windows->accesses, &windows->contents,
-        &windows->known,   &windows->marks,   &windows->switches, &windows->sums,
-        &windows->touched, &windows->tallies[0], &windows->tallies[1],
-        &windows->values,
-    };
+    struct list *lists[] = {&windows->marks,      &windows->switches,   &windows->values,
+                            &windows->opened,     &windows->tallies[0], &windows->tallies[1],
+                            &windows->touched};
 
-    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
-        free(lists[i]->entries);
-    for (uint64_t i = 0; i < windows->stretches.count; i++)
-        free(known_stretch(windows, (uint32_t)i));
-    free(windows->stretches.entries);
-    free(windows->slots);
+    free_lists(lists, sizeof(lists) / sizeof(*lists));
     free(windows->content);
-    blocks_free(&windows->blocks);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a CPU executed between its marks, without its tracing, and without QEMU.
+ * What each CPU executed between its marks, without its tracing, and without QEMU.
  *
  * A mark is a reading of the trace clock, a switch of tasks, an exception that interrupts tracing, or one
  * that user space takes. The stretch between two marks is a window. Windows repeat nearly always: each has a
@@ -22,10 +22,13 @@
  *   PART_CONTENTS  u32 of all windows: a block or an access (ENTRY_ACCESS) each; of windows without
  *                  order each once, and behind it how often it was there
  *   PART_WINDOWS   struct window, in the order of their numbers
- *   PART_MARKS     struct window_mark; those of the clock are as many as tracing.h's file has
+ * and for each CPU, which the part names:
+ *   PART_MARKS     struct window_mark; those of the clock are as many as tracing.h's file has of the CPU
  *   PART_SWITCHES  struct window_switch, of the marks of that kind in their order
  *   PART_VALUES    struct window_value: what functions were called with
  *   PART_TOUCHES   struct line_counts (lines.h); only where lines of cache are counted
+ *   PART_OPENED    u32: how many marks the CPU had each time that what is measured began
+ * and at last
  *   PART_LAST      nothing: the file is whole
  * What is stored of it is packed, and has the functions of its blocks before PART_LAST (src/iotoll/boots/counts.py).
  */
@@ -55,6 +58,7 @@ enum window_part {
     PART_LAST = 9,
     PART_VALUES = 11, /* 10 is what is added when it is stored */
     PART_TOUCHES = 12,
+    PART_OPENED = 14, /* 13 as well */
 };
 
 enum mark_kind { MARK_CLOCK = 0, MARK_SWITCH = 1, MARK_EXCEPTION = 2, MARK_ENTRY = 3 };
@@ -118,16 +122,24 @@ struct list {
     uint64_t room;
 };
 
-struct windows {
+/* What all CPUs have in common: blocks, and windows that are known. */
+struct window_store {
     FILE *file;
     struct blocks blocks;
     struct list stretches; /* pointers, by the block's number */
-    struct list special, devices, accesses, contents, known, marks, switches, values;
-    const struct list *touches; /* struct line_counts; NULL: not counted */
-    uint32_t touch_width;
+    struct list special, devices, accesses, contents, known;
     struct list sums; /* of the known windows */
     uint32_t *slots;  /* numbers of known windows, by their sum; NO_BLOCK: empty */
     uint64_t slot_count;
+    bool failed;
+};
+
+/* Of one CPU. */
+struct windows {
+    struct window_store *store;
+    struct list marks, switches, values, opened;
+    const struct list *touches; /* struct line_counts; NULL: not counted */
+    uint32_t touch_width;
     uint64_t executed; /* instructions of the kernel, tracing's included */
     const struct stretch *running;
     bool is_open; /* something is measured: windows are kept */
@@ -141,17 +153,17 @@ struct windows {
     struct list tallies[2]; /* of blocks and of accesses that `content` has no room for: how often */
     struct list touched;    /* which of these are not 0 */
     uint64_t user; /* instructions of user space until its beginning */
-    bool failed;
 };
 
 /* A place for one more entry at a list's end; NULL: no memory. */
 void *list_more(struct list *list, size_t width);
 
 /* False: no memory. */
-bool windows_make(struct windows *windows);
+bool store_make(struct window_store *store);
+bool windows_make(struct windows *windows, struct window_store *store);
 
 /* The block of an address, with the words of its instructions; NULL: no memory, or too many blocks. */
-const struct stretch *windows_stretch(struct windows *windows, uint64_t address,
+const struct stretch *windows_stretch(struct window_store *store, uint64_t address,
                                       const uint32_t *words, uint32_t instructions);
 
 /* Makes room for entries of the window that goes on, of which the order is lost. */
@@ -205,9 +217,10 @@ void windows_switch(struct windows *windows, uint64_t address, uint64_t user, ui
 /* The function that just began was called with a value that was asked for. */
 void windows_value(struct windows *windows, uint32_t which, uint64_t amount);
 
-/* Writes all; whether the file is whole. The caller closes it. */
-bool windows_end(struct windows *windows);
+/* Writes all of so many CPUs; whether the file is whole. The caller closes it. */
+bool store_end(struct window_store *store, struct windows *const *cpus, uint32_t count);
 
+void store_free(struct window_store *store);
 void windows_free(struct windows *windows);
 
 #endif

@@ -37,9 +37,9 @@ pub struct Request {
     pub turns: Option<PathBuf>,
     /// What the recording of the trace executed: it is left out of all lengths. Not with `turns`.
     pub tracing: Option<PathBuf>,
-    /// What was counted until each reading of the trace's clock, time and count: lengths are counts in
-    /// place of time. Not with `turns` or `tracing`.
-    pub counts: Option<Vec<(u64, u64)>>,
+    /// What was counted until each reading of the trace's clock, as CPU, time and what that CPU has:
+    /// lengths are counts in place of time. Not with `turns` or `tracing`.
+    pub counts: Option<Vec<(u32, u64, u64)>>,
 }
 
 impl Request {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome, Tracing, Turns};
+use iosections::{Class, Counts, Engine, Kind, Lost, Now, Options, Outcome, Tracing, Turns};
 use tracedat::{LostRange, Record, Run, Trace};
 
 use crate::bind::{Binding, Take};
@@ -66,7 +66,7 @@ impl Part {
         self
     }
 
-    fn with_counts(mut self, counts: Option<&Arc<Tracing>>) -> Self {
+    fn with_counts(mut self, counts: Option<&Arc<Counts>>) -> Self {
         if let Some(counts) = counts {
             self.engine.set_counts(Arc::clone(counts));
         }
@@ -193,7 +193,7 @@ pub(crate) fn trace<E: From<Error>>(
     let turns = turns.map(|path| turns::read(path, trace)).transpose()?;
     let tracing = request.tracing.as_deref();
     let tracing = tracing.map(|path| tracing::read(path, trace)).transpose()?;
-    let counts = request.counts.clone().map(|c| Arc::new(Tracing::new(c)));
+    let counts = request.counts.clone().map(|c| Arc::new(Counts::new(c)));
     let part = |((place, &window), sample): ((usize, &Window), &Facts)| {
         let options = options_of(trace, request, |id| sample.has(id));
         Part::new((place, window), options, names(), request)

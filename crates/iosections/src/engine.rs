@@ -17,7 +17,7 @@ use crate::op::Op;
 use crate::outcome::Outcome;
 use crate::slab::{IntMap, Ref, Slab};
 use crate::task::{Table, Task};
-use crate::turns::{Ran, Tracing, Turns};
+use crate::turns::{Counts, Ran, Tracing, Turns};
 
 /// What the caller knows of tasks.
 pub trait Tasks {
@@ -133,13 +133,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.measure.ran = Ran::Turns(turns);
     }
 
-    /// No time counts what recorded the trace. To be told before any event; of a board with one CPU.
+    /// No time counts what recorded the trace. To be told before any event.
     pub fn set_tracing(&mut self, tracing: Arc<Tracing>) {
         self.measure.ran = Ran::Untraced(tracing);
     }
 
     /// Lengths are what was counted between two readings of the clock, in place of time.
-    pub fn set_counts(&mut self, counts: Arc<Tracing>) {
+    pub fn set_counts(&mut self, counts: Arc<Counts>) {
         self.measure.ran = Ran::Counted(counts);
     }
 

@@ -64,4 +64,4 @@ pub use op::Op;
 pub use outcome::{DeviceOutcome, IoCounts, Outcome, RequestCounts};
 pub use rwbs::Rwbs;
 pub use section::Section;
-pub use turns::{Tracing, Turns};
+pub use turns::{Counts, Tracing, Turns};

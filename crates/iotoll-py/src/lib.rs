@@ -49,7 +49,7 @@ struct Choice {
     max_size: Option<i64>,
     turns: Option<PathBuf>,
     tracing: Option<PathBuf>,
-    counts: Option<Vec<(u64, u64)>>,
+    counts: Option<Vec<(u32, u64, u64)>>,
     count_events: Option<bool>,
     keep_ios: Option<bool>,
     direct_are_ios: Option<bool>,
@@ -71,7 +71,7 @@ impl Choice {
                 "max_size" => wanted.max_size = value.extract()?,
                 "turns" => wanted.turns = value.extract()?,
                 "tracing" => wanted.tracing = value.extract()?,
-                "counts" => wanted.counts = pairs(&value)?,
+                "counts" => wanted.counts = triples(&value)?,
                 "count_events" => wanted.count_events = value.extract()?,
                 "keep_ios" => wanted.keep_ios = value.extract()?,
                 "direct_are_ios" => wanted.direct_are_ios = value.extract()?,
@@ -131,18 +131,19 @@ impl Choice {
     }
 }
 
-/// Pairs of 64-bit numbers in this machine's order, as bytes.
-fn pairs(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(u64, u64)>>> {
+/// Triples of 64-bit numbers in this machine's order, as bytes; the first is a CPU.
+fn triples(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(u32, u64, u64)>>> {
     if value.is_none() {
         return Ok(None);
     }
     let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-    let bytes = value.cast::<PyBytes>()?.as_bytes().chunks_exact(16);
-    let pair = |bytes: &[u8]| {
-        let (first, second) = bytes.split_at(8);
-        (number(first), number(second))
+    let bytes = value.cast::<PyBytes>()?.as_bytes().chunks_exact(24);
+    let triple = |bytes: &[u8]| {
+        let (cpu, rest) = bytes.split_at(8);
+        let (time, count) = rest.split_at(8);
+        (number(cpu) as u32, number(time), number(count))
     };
-    Ok(Some(bytes.map(pair).collect()))
+    Ok(Some(bytes.map(triple).collect()))
 }
 
 /// Analyses, each turned to Python's objects when it is asked for.
@@ -463,15 +464,19 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
         .map_err(|e| trace_error(path, &e))
 }
 
-/// What the recording of a trace executed until each reading of its clock: times and instructions.
+/// What the recording of a trace executed until each reading of its clock: time, instructions, and
+/// the CPU that read it.
 #[pyfunction]
 #[expect(
     clippy::needless_pass_by_value,
     reason = "pyo3 makes a Path into a PathBuf"
 )]
-fn tracing(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64, u64)>> {
-    py.detach(|| iorecord::tracing(&path))
-        .map_err(|e| TraceError::new_err(e.to_string()))
+fn tracing(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64, u64, u32)>> {
+    let readings = py
+        .detach(|| iorecord::tracing(&path))
+        .map_err(|e| TraceError::new_err(e.to_string()))?;
+    let told = readings.iter().map(|r| (r.time, r.executed, r.cpu));
+    Ok(told.collect())
 }
 
 /// First time of a trace, and names of its tasks by thread number.

@@ -1,4 +1,4 @@
-"""The search on boards' time: several commits at once in a lab, until one of them is likely enough.
+"""The search on boards' time: in a lab several commits at once, until one of them is likely enough.
 
 A value is the log of what a commit's kernel takes over what A's does, in one pair of boots on one
 board (`iotoll.verdict.time.pairs`): boards differ by more than kernels do. What is measured next
@@ -56,10 +56,10 @@ class Source(Protocol):
         """
 
 
-class LavaSource:
-    """Boots pairs of A and a commit in a LAVA lab: one run directory and journal for each commit.
+class PairSource:
+    """Boots pairs of A and a commit, in a LAVA lab or as processes of this machine.
 
-    Whatever is stopped there is taken up again, as for every run in a lab.
+    Each commit has a run directory (and journal): whatever is stopped is taken up again.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``iotoll bisect --runner lava``: the search on boards' time, and its result."""
+"""``iotoll bisect`` on boards' time, in a lab or on a native board, and its result."""
 
 from __future__ import annotations
 
@@ -62,13 +62,12 @@ def search_boards(
     root = out or Path("runs") / f"bisect-{asked.bad[:12]}-{json_sha256(identity)[:8]}"
     with locked(root):
         log = Log(root / NAME, identity)
-        if not log.of("begun"):
+        if setting.lab is not None and not log.of("begun"):
             boards.check_lab(setting)
-        source = boards.LavaSource(root, setting, asked.good, target, output.progress)
-        abreast, most = options["boards"], options["max_pairs"]
-        found = boards.BoardSearch(
-            points, source, search, log, output.progress, abreast, most
-        ).run()
+        source = boards.PairSource(root, setting, asked.good, target, output.progress)
+        # This machine is one board: two kernels at once would disturb each other.
+        limits = (options["boards"] if setting.lab else 1, options["max_pairs"])
+        found = boards.BoardSearch(points, source, search, log, output.progress, *limits).run()
         sure: Sure = (None, None)
         if not virtual:
             sure = _checked(root, history, asked, setting, target, found, output)

@@ -21,6 +21,7 @@ from iotoll.bisect.meter import Meter, usage
 from iotoll.bisect.rest import Whole, as_json, parts_json, search_on
 from iotoll.bisect.setting import WHOLE, WORK, Setting, locked
 from iotoll.bisect.terminal import bisect_lines, bisect_text, effort
+from iotoll.boards.board import HostBoard, load_board
 from iotoll.core.cli_support import FiniteRange, Output, output_options, told
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
@@ -38,7 +39,9 @@ def board_options(command: F) -> F:
     """Options that name the board and what runs on it."""
     for option in reversed(
         [
-            click.option("--board", default="virt-arm64", show_default=True, help="Exact board."),
+            click.option(
+                "--board", default="virt-arm64", show_default=True, help="Exact board, or host-uml."
+            ),
             click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
             click.option("--policy", help="Policy. Default: that of the board's clock."),
         ]
@@ -106,7 +109,7 @@ def bisect_command(
     history = History(_repository(tree))
     asked = _asked(history, good, bad, options)
     setting = setting_of(tree, options)
-    if setting.lab is not None:
+    if setting.lab is not None or is_native(setting.board):
         raise SystemExit(search_boards(history, asked, setting, out, output, options))
     identity = {"asked": asdict(asked), "setting": asdict(setting)}
     root = out or Path("runs") / f"bisect-{asked.bad[:12]}-{json_sha256(identity)[:8]}"
@@ -135,13 +138,24 @@ def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
             "--sandbox: a search in a lab builds on this machine without one: search on an exact"
             " board, or leave --sandbox out for commits that you trust"
         )
+    native = is_native(options["board"])
+    if native and sandbox:
+        raise UsageError(f"--sandbox: board {options['board']} boots both kernels in one anyway")
     if sandbox and not tree.resolve().is_relative_to(cache_dir().resolve()):
         raise UsageError(
             f"--sandbox: it sees no tree outside of the cache, such as {tree}: run 'iotoll ci"
             " bisect --clone TREE --good A --bad B', which copies the commits into it"
         )
-    policy = options["policy"] or ("time" if lab else "instructions")
-    return Setting(str(tree.resolve()), options["board"], options["matrix"], policy, lab, sandbox)
+    policy = options["policy"] or ("time" if lab or native else "instructions")
+    matrix = options["matrix"]
+    if native and matrix == "default":
+        matrix = load_board(options["board"]).matrix
+    return Setting(str(tree.resolve()), options["board"], matrix, policy, lab, sandbox)
+
+
+def is_native(board: str) -> bool:
+    """Whether this machine's CPU is the board's: its clock is `time`, without a lab."""
+    return isinstance(load_board(board), HostBoard)
 
 
 def _repository(tree: Path) -> Path:

@@ -154,6 +154,14 @@ class HostDisk(Model):
     node: str = Field(pattern=r"^/dev/ubd[a-z]$", description="its block device in the guest")
 
 
+class OwnDisk(Model):
+    """A disk that the guest's kernel has in its own memory, where ``words`` tell it to."""
+
+    size_mb: int = Field(gt=0, description="as the words say")
+    node: str = Field(pattern=r"^/dev/[a-z0-9]+$")
+    words: str = Field(min_length=1, description="of the kernel's command line")
+
+
 class HostBoard(Board):
     """A board file of User Mode Linux: the kernel under test is a process of this machine.
 
@@ -164,9 +172,19 @@ class HostBoard(Board):
     arch: Literal["um"]
     cmdline: str
     memory_mb: int = Field(gt=0)
-    devices: dict[str, HostDisk]
+    devices: dict[str, HostDisk | OwnDisk]
     handover: HostDisk = Field(description="the disk that takes what the board hands over")
+    # It is about verdicts, and no boot is another one for it.
+    can_gate: bool = Field(
+        False, exclude=True, description="its verdicts may block: false until its noise is known"
+    )
     limits: Limits
+
+    @property
+    def disks(self) -> list[HostDisk]:
+        """The disks that are this machine's."""
+        own = [disk for disk in self.devices.values() if isinstance(disk, HostDisk)]
+        return [*own, self.handover]
 
     @property
     def image_arch(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from iotoll.boards.board import Board, HostBoard, VirtualBoard
+from iotoll.boards.board import Board, HostBoard, OwnDisk, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
 from iotoll.boards.matrix import Matrix
 from iotoll.core.errors import UsageError
@@ -95,9 +95,13 @@ def check_families(board: Board, matrix: Matrix, asked: str | None) -> None:
 
 def equipped(board: AnyBoard, cells: Sequence[str]) -> AnyBoard:
     """The board with what these cells need: it is another one for the store of boots."""
+    parsed = [parse_cell(cell) for cell in cells]
+    if isinstance(board, HostBoard):
+        used = (board.devices[name] for name in dict.fromkeys(cell.device for cell in parsed))
+        more = [disk.words for disk in used if isinstance(disk, OwnDisk)]
+        return board.model_copy(update={"cmdline": " ".join([board.cmdline, *more])})
     if not isinstance(board, VirtualBoard):
         return board
-    parsed = [parse_cell(cell) for cell in cells]
     devices = dict(board.devices)
     for name in dict.fromkeys(cell.device for cell in parsed if cell.spare):
         own = board.devices[name]

@@ -62,7 +62,7 @@ class RunningHost:
         try:
             shutil.copyfile(self._files.kernel, kernel)  # an image in a run is no program
             kernel.chmod(0o755)
-            for disk in (*self._board.devices.values(), self._board.handover):
+            for disk in self._board.disks:
                 self._disks[disk.node] = _new_disk(disk)
             disks = [f"{Path(n).name}=/proc/self/fd/{fd}" for n, fd in self._disks.items()]
             with self._files.log.open("wb") as log:

@@ -35,7 +35,7 @@ from iotoll.boards.plugin import (
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import load_toml
-from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.kernels.tracing import tracing_code
 from iotoll.records.results import write_bytes, write_text
 
@@ -57,8 +57,12 @@ _IDLE_LOOP = (
 _WORKS_FOR_OTHERS = ("schedule_idle", "flush_smp_call_function_queue", "sched_ttwu_pending")
 """What the idle loop calls for others."""
 
-_EXCEPTIONS = ("vectors",)
-"""The table of exception vectors (arch/arm64/kernel/entry.S)."""
+_EXCEPTIONS = (
+    "vectors", "asm_exc_*", "asm_sysvec_*", "asm_*_interrupt", "irq_entries_start",
+    "spurious_entries_start",
+)  # fmt: skip
+"""Where exceptions are taken, as globs: arm64's table of vectors (arch/arm64/kernel/entry.S), and
+x86-64's entries (arch/x86/include/asm/idtentry.h)."""
 
 PACKED = b"IOTOLLWZ"
 """What a stored file of windows begins with; behind it, the plugin's own, packed by zlib."""
@@ -113,7 +117,7 @@ class Counter:
         try:
             if records_all(words):
                 return cls(tuple(words), why="each instruction is recorded instead")
-            symbols = read_symbols(kernel)
+            symbols = read_functions(kernel)
             counting = count_words(folder, counted_code(symbols), words)
         except (UsageError, InfrastructureError) as error:
             return cls(tuple(words), why=str(error))
@@ -190,20 +194,20 @@ def pack_windows(path: Path, target: Path, symbols: Symbols, values: Sequence[st
 
 def _by_column(data: bytes) -> bytes:
     """The plugin's file, with lines of cache in columns: a third of the size, packed."""
-    at = len(WINDOWS_MAGIC)
+    at, kept, parts = len(WINDOWS_MAGIC), 0, []
     while at + PART.itemsize <= len(data):
         head = np.frombuffer(data, PART, 1, at).copy()
-        at += PART.itemsize
-        size = int(head["width"][0]) * int(head["count"][0])
+        begin = at + PART.itemsize
+        end = begin + int(head["width"][0]) * int(head["count"][0])
         if head["kind"][0] == TOUCHES:
-            rows = np.frombuffer(data, _PADDED, int(head["count"][0]), at)
+            rows = np.frombuffer(data, _PADDED, int(head["count"][0]), begin)
             columns = [np.diff(rows["mark"], prepend=np.uint32(0))]
             columns += [rows[name] for name in ("block", *TOUCHED)]
             head["kind"], head["width"] = TOUCH_COLUMNS, TOUCH.itemsize
-            packed = b"".join(column.tobytes() for column in columns)
-            return data[: at - PART.itemsize] + head.tobytes() + packed + data[at + size :]
-        at += size
-    return data
+            parts += [data[kept:at], head.tobytes(), *(column.tobytes() for column in columns)]
+            kept = end
+        at = end
+    return b"".join((*parts, data[kept:]))
 
 
 def touches_of(data: bytes, count: int, at: int) -> npt.NDArray[np.void]:
@@ -220,8 +224,9 @@ def counted_code(symbols: Symbols) -> CountedCode:
     """Where a kernel idles, and where it is marked; UsageError if it lacks a function for that."""
     mark = symbols.span(MARK)
     idle = [span for name in _IDLE_LOOP if (span := symbols.span(name))]
-    leave = [span for name in (*_WORKS_FOR_OTHERS, *_EXCEPTIONS) if (span := symbols.span(name))]
-    for name in (MARK, "do_idle", *_EXCEPTIONS):
+    exceptions = [n for n in symbols.names if any(fnmatchcase(n, glob) for glob in _EXCEPTIONS)]
+    leave = [span for name in (*_WORKS_FOR_OTHERS, *exceptions) if (span := symbols.span(name))]
+    for name in (MARK, "do_idle", *(exceptions or _EXCEPTIONS[:1])):
         if symbols.span(name) is None:
             raise UsageError(f"the kernel has no function {name}: what runs cannot be counted")
     assert mark is not None

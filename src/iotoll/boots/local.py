@@ -30,6 +30,7 @@ from iotoll.boards.uml import RunningHost, uml_command, uml_words
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.boots.counts import COUNTED, Counter, asked_values
+from iotoll.boots.host_load import FACT, Load
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
     BrokenError,
@@ -182,7 +183,7 @@ def boot(
     """
     shutil.rmtree(plan.folder, ignore_errors=True)
     plan.folder.mkdir(parents=True)
-    started = time.monotonic()
+    started, load = time.monotonic(), Load.now()
     with scratch() as work:
         files = _files(plan, work)
         _make_ramdisk(plan, files)
@@ -199,6 +200,8 @@ def boot(
             shutil.move(files.turns, plan.folder / TURNS)
         counter.keep(files.work, plan.folder)
     record = _record(plan, command, files, time.monotonic() - started, counter.why)
+    if isinstance(plan.board, HostBoard):
+        record.facts.before[FACT] = f"{load.others_until(Load.now()):.2f}"
     proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
     return record
@@ -247,11 +250,6 @@ def _counter(plan: BootPlan, files: BootFiles) -> Counter:
     """Counts what an exact board executes, where its kernel and this machine allow that."""
     if not plan.board.is_exact or plan.clock is not Clock.INSTRUCTIONS:
         return Counter(plan.words)
-    # QEMU 10.0.2 without CF_PARALLEL (gen_plugin_u64_ptr in accel/tcg/plugin-gen.c) multiplies the
-    # constant 1, CPU 1's number, in place by the counters' size: other code of the block reads it,
-    # such as the exception level 1, and QEMU aborts (arm_mmu_idx_el).
-    if plan.virtual.qemu.cpus > 1:
-        return Counter(plan.words, why="boards with several CPUs are not counted yet")
     return Counter.of(plan.kernel, files.work, plan.words, plan.caches)
 
 

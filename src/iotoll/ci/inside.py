@@ -16,6 +16,7 @@ import click
 from iotoll.core.cli_support import guarded
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.records import results
+from iotoll.records.models.base import Outcome
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 
@@ -65,8 +66,12 @@ def gate_command(run: Path) -> None:
     from iotoll.core.progress import Progress
     from iotoll.gate.flow import Flow, execute
 
-    verdict = execute(Flow(RunDir.open(run), Progress(), explains=True), since="boot")
+    flow = Flow(RunDir.open(run), Progress(), explains=True)
+    verdict = execute(flow, since="boot")
     assert verdict is not None
+    if verdict.outcome is Outcome.REGRESSION and not verdict.can_gate:
+        flow.progress.say("this board informs and blocks nothing: its regression fails no job")
+        raise SystemExit(Outcome.INCONCLUSIVE.exit_code)
     raise SystemExit(verdict.exit_code)
 
 

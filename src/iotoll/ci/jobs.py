@@ -58,7 +58,7 @@ def gate(run: RunDir, progress: Progress) -> int:
     if flow.cells:
         for side in flow.sides:
             sandboxed.check_build(run, side)
-        get_image(flow.board.arch, progress)  # made from Debian's packages: needs the network
+        get_image(flow.board.image_arch, progress)  # made from Debian's packages: needs the network
     around = surroundings(run.manifest)
     return sandbox.run([*sandbox.INSIDE, "gate", str(run.root)], run.root, None, around=around)
 

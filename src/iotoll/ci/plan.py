@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iotoll.boards.board import load_board
+from iotoll.boards.board import HostBoard, load_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
 from iotoll.ci import repository
@@ -151,6 +151,11 @@ def _manifest(
     request: PipelineRequest, change: MergeChange, name: str, runner: Runner
 ) -> RunManifest:
     lava = runner == "lava"
+    matrix = request.lava_matrix if lava else request.matrix
+    policy = request.lava_policy if lava else request.policy
+    if isinstance(board := load_board(name), HostBoard):
+        # Those of the input are of instructions: a native board has its own workloads and clock.
+        matrix, policy = board.matrix, None
     tree = str(repository.place(request.project))
     return new_manifest(
         RunRequest(
@@ -158,11 +163,11 @@ def _manifest(
             kind="gate",
             choice=CandidateChoice("revision", tree, change.base, change.candidate),
             board=name,
-            matrix=request.lava_matrix if lava else request.matrix,
-            policy=request.lava_policy if lava else request.policy,
+            matrix=matrix,
+            policy=policy,
             runner=runner,
             lab=request.lab or "local",
-            cells=request.cells or None,
+            cells=None if isinstance(board, HostBoard) else request.cells or None,
             series=_series(request, name) if lava else None,
             approved_by=request.approved_by,
         )

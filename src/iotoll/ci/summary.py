@@ -61,8 +61,13 @@ def summarize(root: Path, plan: PlanRecord) -> SummaryRecord:
 
 
 def worst(runs: list[PipelineRun]) -> Outcome:
-    """The outcome that a pipeline with these runs has."""
-    outcomes = {run.outcome for run in runs}
+    """The outcome that a pipeline with these runs has.
+
+    What a board that only informs says decides nothing where another one judges.
+    """
+    judges = [run for run in runs if run.clock is not None]
+    failed = [run for run in runs if run.outcome in (Outcome.BROKEN, Outcome.INFRASTRUCTURE)]
+    outcomes = {run.outcome for run in ([*judges, *failed] if judges else runs)}
     return next(outcome for outcome in WORST if outcome in outcomes)
 
 

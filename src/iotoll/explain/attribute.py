@@ -137,6 +137,9 @@ def _bounds(record: Record, table: IoTable, first: str, last: str) -> Ints:
         columns.append(np.where(present(column), marks, -1))
     both = np.stack(columns, axis=1)
     both[(both < 0).any(axis=1) | (both[:, 1] < both[:, 0])] = -1
+    known = both[:, 0] >= 0
+    # What began on one CPU and ended on another is not one stretch of the record.
+    both[known] = np.where(record.on_one_cpu(*both[known].T)[:, None], both[known], -1)
     return both
 
 

@@ -19,7 +19,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.kernels.symbols import USER
 from iotoll.measure.boot_trace import COMM, BootTraceFile, disk_of, measure
 from iotoll.measure.boot_trace import Window as Span
-from iotoll.measure.elements import cut
+from iotoll.measure.elements import Readings, cut
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import ACCESS, NO_WINDOW, Ints, Windows, read_windows
 from iotoll.records.models import Clock, Section
@@ -57,9 +57,11 @@ def by_function(
     windows = read_windows(folder)
     if windows is None:
         raise UsageError(
-            f"{folder}: has no {WINDOWS}: only exact arm64 boards with one CPU keep what they"
-            " executed; measure again on one"
+            f"{folder}: has no {WINDOWS}: only exact arm64 boards keep what they executed; measure"
+            " again on one"
         )
+    if len(windows.of_cpu) > 1:
+        raise UsageError(f"{folder}: is of several CPUs: only those of one CPU are divided yet")
     counter = _Counter(windows)
     found: dict[str, CellFunctions] = {}
     for path in sorted(folder.glob("*/trace.dat")):
@@ -146,7 +148,8 @@ class _Counter:
             # Most of what runs between two I/Os is in none.
             if not (until[ends[1]] - until[ends[0]]).any():
                 continue
-            columns = self._cut(file, span, device, (part.times, until), len(table))
+            readings = Readings(part.times, [np.arange(len(part.times))])
+            columns = self._cut(file, span, device, (readings, until), len(table))
             for section, column in zip(SECTIONS, _COLUMNS, strict=True):
                 if value := int(columns[column].sum()):
                     counts[section][name] = counts[section].get(name, 0) + value
@@ -154,7 +157,7 @@ class _Counter:
 
     @staticmethod
     def _cut(
-        file: BootTraceFile, span: Span, device: str, sums: tuple[Ints, Ints], ios: int
+        file: BootTraceFile, span: Span, device: str, sums: tuple[Readings, Ints], ios: int
     ) -> dict[str, Any]:
         spans = [(span.start, span.end)]
         (columns,) = cut(*sums, str(file.data), device, spans, COMM, _COLUMNS)

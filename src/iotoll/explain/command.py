@@ -109,7 +109,7 @@ def explain_command(
     if not fresh and (known := _stored(run, cells)) is not None:
         _show(known, as_json)
         return
-    explainer = Explainer(run, progress, single, caches, again)
+    explainer = Explainer(run, progress, single, caches, again or untraced)
     chosen = explainer.choose(cells, everything)
     if untraced:
         _untraced(explainer, chosen, as_json)

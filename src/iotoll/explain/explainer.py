@@ -223,10 +223,15 @@ class Explainer:
                 " --profile asks the lab's boards, approximately"
             )
         board = self.setup.board
-        if not isinstance(board, VirtualBoard) or board.arch != "arm64" or board.qemu.cpus > 1:
+        if not isinstance(board, VirtualBoard) or board.arch != "arm64":
             raise UsageError(
-                f"{run.root}: only virtual arm64 boards with one CPU can be recorded;"
+                f"{run.root}: only virtual arm64 boards can be recorded;"
                 " --profile works on any board, approximately"
+            )
+        if board.qemu.cpus > 1 and not self.is_stored:
+            raise UsageError(
+                f"{run.root}: of a board with several CPUs only what the gate's own boots kept is"
+                " explained: without --again, --cache and --untraced"
             )
 
     @cached_property

@@ -132,14 +132,12 @@ def executions(
     has_any = np.append(high > low, False)
     here = np.flatnonzero(has_any[np.where(entry < ACCESS, entry, len(low))])
     window, entry, often = window[here], entry[here], often[here]
-    order = np.argsort(windows.times, kind="stable")
-    places = windows.places[order]
     size = len(addresses) + 1
     found = {}
     for cell, table in tables.items():
-        span = [table["start"].min(), table.end.max()]
-        begin, end = places[np.searchsorted(windows.times[order], span)]
-        times = _times(windows, int(begin), int(end))[window] * often
+        reach = windows.reach(int(table["start"].min()), int(table.end.max()))
+        ran = np.sum([_times(windows, *span) for span in reach], axis=0)
+        times = ran[window] * often
         counts = np.bincount(low[entry], times, size) - np.bincount(high[entry], times, size)
         found[cell] = CellExecutions(len(table), np.cumsum(counts)[:-1].round().astype(np.int64))
     return found

@@ -38,7 +38,8 @@ class Record:
     """One boot: ``blocks`` and ``marks`` as structured arrays, ``runs`` as packed words.
 
     ``lines`` are what the runs touched, with flags as in tools/plugin/cache.h, and ``touches`` how
-    many of them each run has; None where no caches were modelled.
+    many of them each run has; None where no caches were modelled. ``cpus`` are the CPUs of the
+    marks of the clock, shape (marks,), whose runs lie apart; None: there is one CPU.
     """
 
     blocks: npt.NDArray[np.void]
@@ -46,6 +47,7 @@ class Record:
     marks: npt.NDArray[np.void]
     lines: npt.NDArray[np.uint64] | None = None
     touches: npt.NDArray[np.uint16] | None = None
+    cpus: Ints | None = None
 
     @cached_property
     def clock(self) -> npt.NDArray[np.void]:
@@ -54,9 +56,22 @@ class Record:
         That is not always the order of the marks: an interrupt may come between the reading of the
         counter and the mark, and read the clock as well.
         """
-        marks = self.marks[self.marks["probe"] == CLOCK]
-        ordered: npt.NDArray[np.void] = marks[np.argsort(marks["value"], kind="stable")]
+        ordered: npt.NDArray[np.void] = self.marks[self._in_time]
         return ordered
+
+    @cached_property
+    def _in_time(self) -> Ints:
+        """The numbers of the clock's marks, in order of time."""
+        number = np.flatnonzero(self.marks["probe"] == CLOCK)
+        return number[np.argsort(self.marks["value"][number], kind="stable")]
+
+    def on_one_cpu(self, first: Ints, last: Ints) -> npt.NDArray[np.bool_]:
+        """Of pairs of clock marks by their numbers: whether one CPU has both."""
+        if self.cpus is None:
+            return np.ones(len(first), np.bool_)
+        cpus = self.cpus[self._in_time]
+        same: npt.NDArray[np.bool_] = cpus[first] == cpus[last]
+        return same
 
     @cached_property
     def _times(self) -> npt.NDArray[np.uint64]:

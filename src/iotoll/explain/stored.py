@@ -7,6 +7,7 @@ trace events, with the marks of a boot that has them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,16 +31,17 @@ def stored_record(folder: Path, tables: Iterable[IoTable]) -> Record:
     windows = read_windows(folder)
     if windows is None:
         raise InfrastructureError(f"{folder}: has no {WINDOWS}: what it executed was not kept")
-    times = np.sort(windows.times)
-    order = np.sort(windows.places)
-    spans = []
-    for table in tables:
-        if len(table):
-            first = int(np.searchsorted(times, int(table["start"].min())))
-            last = int(np.searchsorted(times, int(table.end.max())))
+    spans: list[tuple[int, int]] = []
+    behind = [low for low, _ in windows.of_cpu]
+    # Cell by cell, and CPU by CPU in each: a cell is a stretch of the record.
+    for table in sorted((t for t in tables if len(t)), key=lambda t: int(t["start"].min())):
+        reach = windows.reach(int(table["start"].min()), int(table.end.max()))
+        for cpu, (low, high) in enumerate(reach):
             # The mark that the first I/O begins with is the end of a window: that one comes before.
-            spans.append((int(order[first]) - 1, int(order[last])))
-    return _record(windows, sorted(spans))
+            first = max(low - 1, behind[cpu])
+            spans.append((first, max(high, first)))
+            behind[cpu] = spans[-1][1]
+    return _record(windows, spans)
 
 
 def has_windows(folders: Iterable[Path]) -> bool:
@@ -48,16 +50,42 @@ def has_windows(folders: Iterable[Path]) -> bool:
 
 
 def _record(windows: Windows, spans: Sequence[tuple[int, int]]) -> Record:
-    """The marks from number ``low`` to before ``high`` of each span, with what precedes each."""
+    """The marks from number ``low`` to before ``high`` of each span, with what precedes each.
+
+    Spans are of one CPU each, and have no mark in common.
+    """
     wanted = np.concatenate([np.zeros(0, np.int64), *(np.arange(*span) for span in spans)])
-    wanted = np.unique(wanted)
     marks = windows.marks[wanted]
     runs, ends = _runs(windows, marks)
     known = marks["window"] != stored.NO_WINDOW
     number = np.where(known, marks["window"], 0).astype(np.int64)
     length = np.where(known, windows.windows["instructions"][number].astype(np.int64), 0)
     executed = np.cumsum(length + marks["user"].astype(np.int64))
-    return Record(_blocks(windows), runs, _marks(windows, wanted, ends, executed))
+    every, of_cpu = _marks(windows, wanted, ends, executed)
+    if len(windows.of_cpu) == 1:
+        return Record(_blocks(windows), runs, every)
+    sizes = np.cumsum([0, *(high - low for low, high in spans)])
+    begins = np.concatenate([[0], ends])[sizes[:-1]]
+    first = [_first_task(windows, *span) for span in spans]
+    return _of_cpus(Record(_blocks(windows), runs, every, cpus=of_cpu), begins, first)
+
+
+def _first_task(windows: Windows, low: int, high: int) -> int:
+    """The task that runs at the beginning of a span: the first one that is left; 0: none is."""
+    switches = np.flatnonzero(windows.marks["kind"] == stored.SWITCH)
+    place = int(np.searchsorted(switches, low))
+    return int(windows.switches["from"][place]) if (switches[place : place + 1] < high).any() else 0
+
+
+def _of_cpus(record: Record, begins: Ints, tasks: Sequence[int]) -> Record:
+    """With a switch where a span begins: what ran before it is another CPU's."""
+    switched = np.zeros(len(begins), MARK)
+    switched["run"], switched["probe"], switched["value"] = begins, SWITCHES, tasks
+    every = np.concatenate([switched, record.marks])
+    assert record.cpus is not None
+    cpus = np.concatenate([np.full(len(begins), -1), record.cpus])
+    order = np.argsort(every["run"], kind="stable")
+    return replace(record, marks=every[order], cpus=cpus[order])
 
 
 def _blocks(windows: Windows) -> np.ndarray:
@@ -97,18 +125,20 @@ def _runs(windows: Windows, marks: np.ndarray) -> tuple[np.ndarray, Ints]:
     return np.concatenate(parts), ends
 
 
-def _marks(windows: Windows, wanted: Ints, ends: Ints, executed: Ints) -> np.ndarray:
-    """The marks as a record has them, in the order in which their windows end."""
+def _marks(windows: Windows, wanted: Ints, ends: Ints, executed: Ints) -> tuple[np.ndarray, Ints]:
+    """The marks as a record has them, in the order in which their windows end, and their CPUs."""
     kinds = windows.marks["kind"]
-    place = np.searchsorted(wanted, windows.places - 1)
-    there = np.isin(windows.places - 1, wanted)
-    rows = place[there]
+    row_of = np.full(len(kinds) + 1, -1)
+    row_of[wanted] = np.arange(len(wanted))
+    rows = row_of[windows.places - 1]
+    there = rows >= 0
+    rows = rows[there]
     found = np.zeros(len(rows), MARK)
     found["run"], found["executed"] = ends[rows], executed[rows]
     found["probe"], found["value"] = CLOCK, windows.times[there]
-    number = np.flatnonzero(kinds == stored.SWITCH)
-    inside = np.isin(number, wanted)
-    rows = np.searchsorted(wanted, number[inside])
+    rows = row_of[np.flatnonzero(kinds == stored.SWITCH)]
+    inside = rows >= 0
+    rows = rows[inside]
     parts = [found]
     for probe, field in ((SWITCHES, "to"), (PREVIOUS, "from")):
         switched = np.zeros(len(rows), MARK)
@@ -116,4 +146,6 @@ def _marks(windows: Windows, wanted: Ints, ends: Ints, executed: Ints) -> np.nda
         switched["probe"], switched["value"] = probe, windows.switches[field][inside]
         parts.append(switched)
     every = np.concatenate(parts)
-    return every[np.argsort(every["run"], kind="stable")]
+    order = np.argsort(every["run"], kind="stable")
+    cpus = np.concatenate([windows.cpu[there], np.full(2 * len(rows), -1)])
+    return every[order], cpus[order]

@@ -12,7 +12,8 @@ import click
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
-from iotoll.gate.flow import STEPS, Flow, execute_alone
+from iotoll.gate import confirm as confirming
+from iotoll.gate.flow import STEPS, Flow
 from iotoll.gate.several import gate_several
 from iotoll.patch import candidate
 from iotoll.records import results
@@ -122,6 +123,11 @@ def run_options(command: F) -> F:
     help="Also show the verdict of this run: the same candidate, on the other clock.",
 )
 @click.option(
+    "--confirm",
+    type=click.Choice([Clock.TIME.value]),
+    help="After the verdict: how much time is it on this machine's CPU (docs/time.md)?",
+)
+@click.option(
     "--approved-by",
     metavar="NAME",
     help="Who approves the growth that the candidate's Iotoll-Accept trailers name.",
@@ -189,14 +195,17 @@ def _run(
     quiet: bool,
     as_json: bool,
     clock: str | None,
+    confirm: str | None = None,
     **asked: Any,
 ) -> None:
     """Run what was asked; ``asked`` are the options of `asked_for` as given."""
     manifest = asked_for(kind, choice, clock=Clock(clock) if clock else None, **asked)
+    if confirm:
+        confirming.check(manifest)
     output = Output(quiet, as_json)
     run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
-    verdict = execute_alone(flow, until)
+    verdict = confirming.execute(flow, until, asked=bool(confirm))
     has_failed = verdict is not None and verdict.outcome in _FAILURES
     if until != "report" and not has_failed:
         flow.progress.say(f"stopped after {until}: {run.root}")

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from iotoll.boards.board import HostBoard
+from iotoll.boots.host_load import FACT, QUIET
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
@@ -294,16 +296,17 @@ def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:
         why = f"undecided after {decision.sequential.used} pairs: on to {decision.wanted}"
         return MoreBoots(why, boot_order(manifest.seed, decision.wanted), abreast=1)
     experiment = manifest.accelerator != "none"
+    busy = _busy(setup) if decision.outcome is Outcome.INCONCLUSIVE else ""
     return new_verdict(
         setup,
         decision.outcome,
-        decision.sentence,
+        f"{decision.sentence} {busy}".strip(),
         cells=decision.cells,
         regressions=decision.regressions,
         improvements=decision.improvements,
         warnings=_warnings(setup),
         sequential=decision.sequential.model_copy(update={"experiment": experiment}),
-        can_gate=not experiment and not manifest.aa,
+        can_gate=not experiment and not manifest.aa and _may_block(setup),
     )
 
 
@@ -313,9 +316,26 @@ _SHORTENED = (
 )
 
 
+def _may_block(setup: Setup) -> bool:
+    """Whether a verdict on this board's time blocks; a native board says so in its file."""
+    return not isinstance(setup.board, HostBoard) or setup.board.can_gate
+
+
+def _busy(setup: Setup) -> str:
+    """What else this machine did while its own CPU was the board's; empty if hardly anything."""
+    boots = [boot.facts.before for side in setup.sides for boot in setup.result(side).boots]
+    others = [float(facts[FACT]) for facts in boots if FACT in facts]
+    if not others or median(others) <= QUIET:
+        return ""
+    return (
+        f"Other work used {median(others):.1f} of this machine's CPUs meanwhile, which makes its"
+        " times scatter: gate again when it is quiet."
+    )
+
+
 def _warnings(setup: Setup) -> list[str]:
-    shortened = [_SHORTENED] if isinstance(setup.board, HostBoard) else []
-    return shortened + [
+    native = [_SHORTENED, _busy(setup)] if isinstance(setup.board, HostBoard) else []
+    return [text for text in native if text] + [
         f"{side}, {cell}: {text}"
         for side in setup.sides
         for cell, records in setup.result(side).cells.items()

@@ -29,6 +29,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run import opening
 from iotoll.verdict.policy import load_any_policy
+from iotoll.verdict.time.clocks import CONFIRMED
 
 _SHOWN = 20
 _SAME_PINS = ("board", "matrix", "policy", "policy_sha256", "clock", "unit")
@@ -135,6 +136,8 @@ def _copy(run: RunDir, boots: bool = True) -> Iterator[RunDir]:
     left_out = {"report", "verdict.json", "result.json", *(() if boots else ("boots",))}
 
     def ignore(folder: str, names: list[str]) -> set[str]:
+        if CONFIRMED in Path(folder).relative_to(run.root).parts:
+            return set()  # what a native board said is another run's, and no boot of this one's
         stamps = not boots and Path(folder).name == ".steps"
         return left_out & set(names) | {n for n in names if stamps and n.startswith("boot.")}
 

@@ -4,7 +4,8 @@ The image that booted is the source, so that a ready-made image, or one whose bu
 used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c
 writes: number of names, compressed names, markers, tokens, index of tokens; then offsets, and up to
 Linux 6 their base. Up to Linux 6.3 these two stand first (404bad70fcf7 moved them). Each is checked
-against the next, so nothing is guessed from a chance match.
+against the next, so nothing is guessed from a chance match. Of x86-64, names and addresses are
+known and nothing is said of the code.
 
 Pointers of an image are where they belong, or, if it is relocatable and not packed by RELR (as
 binutils from 2.43 on pack it), in its relocation table, and 0 where they belong.
@@ -13,6 +14,7 @@ binutils from 2.43 on pack it), in its relocation table, and 0 where they belong
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -42,6 +44,12 @@ _IMAGE_ALIGNED = 1 << 21  # of an arm64 image in memory, but for what its header
 _TEXT_OFFSET = 8  # of that in the header: 0 from Linux 5.8 on
 _KERNEL = 0xFFF0 << 48  # first address of the kernel, of up to 52 bits
 _FEWEST = 1000  # names that a kernel has at least
+
+_BZIMAGE = slice(0x202, 0x206)  # of x86-64: Documentation/arch/x86/boot.rst
+_SECTORS = 0x1F1  # of 512 bytes each, behind the first one
+_PAYLOAD = 0x248
+_GZIP = b"\x1f\x8b"
+_LOAD = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +139,67 @@ def read_symbols(image: Path) -> Symbols:
     return found
 
 
+def read_functions(image: Path) -> Symbols:
+    """As `read_symbols`, also of an x86-64 bzImage, of which only names and addresses are used."""
+    try:
+        data = image.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{image}: cannot be read: {error.strerror}") from error
+    if data[_BZIMAGE] != b"HdrS":
+        return read_symbols(image)
+    try:
+        found = _symbols(*_unpacked(data))
+    except UsageError as error:
+        raise UsageError(f"{image}: {error}") from error
+    if found is None:
+        raise UsageError(f"{image}: has no symbol table: build it with KALLSYMS")
+    return found
+
+
+def _unpacked(data: bytes) -> tuple[bytes, int]:
+    """The kernel as it lies in memory, and its first address; raises UsageError if it cannot be."""
+    if len(data) < _PAYLOAD + 8:
+        raise UsageError("is cut off")
+    first, size = struct.unpack_from("<II", data, _PAYLOAD)
+    at = ((data[_SECTORS] or 4) + 1) * 512 + first
+    packed = data[at : at + size]
+    if not packed.startswith(_GZIP):
+        raise UsageError("its kernel is not packed by gzip: build it with CONFIG_KERNEL_GZIP")
+    try:
+        return _in_memory(zlib.decompressobj(31).decompress(packed))
+    except (zlib.error, struct.error, ValueError) as error:
+        raise UsageError(f"its packed kernel cannot be read: {error}") from error
+
+
+def _in_memory(elf: bytes) -> tuple[bytes, int]:
+    (table,) = struct.unpack_from("<Q", elf, 32)
+    (count,) = struct.unpack_from("<H", elf, 56)
+    rows = [struct.unpack_from("<IIQQQQQQ", elf, table + 56 * row) for row in range(count)]
+    parts = [
+        (address, elf[place : place + size])
+        for kind, _, place, address, _, size, _, _ in rows
+        if kind == _LOAD and address >> 63
+    ]
+    base = min(address for address, _ in parts)
+    image = bytearray(max(address + len(part) for address, part in parts) - base)
+    for address, part in parts:
+        image[address - base : address - base + len(part)] = part
+    return bytes(image), base
+
+
 @lru_cache(maxsize=4)  # two kernels, and the same two with function_graph's profiler
-def _symbols(data: bytes) -> Symbols | None:
+def _symbols(data: bytes, base: int | None = None) -> Symbols | None:
+    """``base`` is the image's first address where that is known: then it is of x86-64."""
     at = data.find(_DIGITS)
     while at >= 0:
-        found = _tables(data, at)
+        found = _tables(data, at, base)
         if found is not None:
             return found
         at = data.find(_DIGITS, at + 1)
     return None
 
 
-def _tables(data: bytes, digits: int) -> Symbols | None:
+def _tables(data: bytes, digits: int, image: int | None) -> Symbols | None:
     """All tables around the tokens of the digits at a place; None where they do not agree."""
     start = digits
     for _ in range(ord("0")):
@@ -157,11 +214,14 @@ def _tables(data: bytes, digits: int) -> Symbols | None:
         index = _aligned(ends[-1], size)
         if data[index : index + 512] != struct.pack("<256H", *expected):
             continue
-        for base, addresses in _addresses(data, index + 512):
+        known = (
+            _addresses(data, index + 512) if image is None else _of_x86(data, index + 512, image)
+        )
+        for base, addresses in known:
             names = _names(data, tokens, len(addresses), start, size)
             if names is not None:
                 return _functions(data, base, addresses, names)
-        if size == _ALIGNED[0]:
+        if size == _ALIGNED[0] and image is None:
             found = _before_6_4(data, tokens, start)
             if found is not None:
                 return found
@@ -194,6 +254,19 @@ def _addresses(data: bytes, offsets: int) -> Iterator[tuple[int, list[int]]]:
         base, first, values = found
         yield base, [first + int(offset) for offset in values]
     yield from _relative(data, offsets)
+
+
+def _of_x86(data: bytes, start: int, image: int) -> Iterator[tuple[int, list[int]]]:
+    """Of x86-64 (KALLSYMS_ABSOLUTE_PERCPU): offsets below 0 count down from behind the base, and
+    others are addresses of per-CPU variables. The base behind them is the image's own."""
+    at = data.find(struct.pack("<Q", image), _aligned(start, 8))
+    while at >= 0 and at % 8:
+        at = data.find(struct.pack("<Q", image), at + 1)
+    count = (at - start) // 4
+    # One word may be there to align the base.
+    for number in (count, count - 1) if at >= 0 else ():
+        offsets = np.frombuffer(data, "<i4", number, start).astype(object)
+        yield image, [one if one >= 0 else image - 1 - one for one in offsets]
 
 
 def _relative(data: bytes, start: int) -> Iterator[tuple[int, list[int]]]:
@@ -301,7 +374,7 @@ def _functions(data: bytes, base: int, addresses: list[int], names: list[bytes])
     for address, name in zip(addresses, names, strict=True):
         text = name.decode("ascii", "replace")
         # $x and $d are the assembler's own marks for code and data.
-        if text[0] in _TEXT and not text[1:].startswith("$"):
+        if address >= base and text[0] in _TEXT and not text[1:].startswith("$"):
             kept.setdefault(address, text[1:])
     starts = np.array(sorted(kept), np.uint64)
     return Symbols(starts, tuple(kept[int(start)] for start in starts), data, base)

@@ -24,8 +24,9 @@ MOST_RECIPIENTS = 30
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+=-]{1,64}@[A-Za-z0-9.-]{1,200}")
 _LOG_LINES = 15
 _VIRTUAL = (
-    "Note: board {board} is virtual (QEMU). Its devices do not have all that real ones have: its"
-    " UFS answers no DME_GET, for one. A change that asks for such a thing fails here alone."
+    "Note: board {board} is virtual (QEMU). Its devices do not have all that real ones have: no"
+    " vendor's registers and attributes, for one. A change that asks for such a thing fails here"
+    " alone."
 )
 _FORMAT = policy.default.clone(max_line_length=78, cte_type="7bit")
 

@@ -153,8 +153,9 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     if missing:
         raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
     virtual = boot.accelerator in ("tcg", "kvm")
-    turns = folder / TURNS if (folder / TURNS).is_file() else None
     tracing = folder / TRACING if (folder / TRACING).is_file() else None
+    # It has what each CPU executed itself, to the instruction.
+    turns = folder / TURNS if (folder / TURNS).is_file() and not tracing else None
     recording = Recording.read(tracing) if tracing else None
     windows = read_windows(folder)
     elements = ElementCounter(windows) if windows else None
@@ -270,10 +271,10 @@ class Recording:
     def read(cls, path: Path) -> Recording:
         """Read what the board counted; raises InfrastructureError when it is damaged."""
         try:
-            marks = np.array(_native.tracing(path), np.int64).reshape(-1, 2)
+            marks = np.array(_native.tracing(path), np.int64).reshape(-1, 3)
         except _native.TraceError as error:
             raise InfrastructureError(str(error)) from error
-        times, executed = marks[np.argsort(marks[:, 0], kind="stable")].T
+        times, executed, _ = marks[np.argsort(marks[:, 0], kind="stable")].T
         return cls(times, executed)
 
     def without(self, table: IoTable) -> IoTable:

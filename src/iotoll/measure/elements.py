@@ -159,13 +159,11 @@ class ElementCounter:
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._order = np.argsort(windows.times, kind="stable")
-        self._times = windows.times[self._order]
+        self._readings = Readings.of(windows)
         self._known = load_elements()
         self._counted = _counted(windows, self._known)
         self._until: list[Ints] = [
-            np.sum([part.until(windows) for part in one.parts], axis=0)[self._order]
-            for one in self._counted
+            np.sum([part.until(windows) for part in one.parts], axis=0) for one in self._counted
         ]
 
     def of_cells(
@@ -191,19 +189,19 @@ class ElementCounter:
         return found
 
     def _whole(self, place: int, table: IoTable) -> Ints:
-        """How many of an element each I/O has from call to return, shape (I/Os,)."""
-        until = self._until[place]
-        first = np.searchsorted(self._times, table["start"])
-        last = np.searchsorted(self._times, table.end)
-        whole: Ints = until[last] - until[first]
-        return whole
+        """How many of an element each I/O has from call to return, shape (I/Os,).
+
+        Other CPUs count as well: each from its last reading of the clock before the call to its
+        last one before the return.
+        """
+        return self._readings.between(self._until[place], table["start"], table.end)
 
     def _sections(
         self, place: int, path: str, device: str, spans: Sequence[tuple[int, int]], comm: str
     ) -> list[dict[str, Any]]:
         """The columns of `GATE_COLUMNS` with an element in place of instructions, by window."""
-        until = self._until[place]
-        return cut(self._times, until, path, device, spans, comm, tuple(GATE_COLUMNS.values()))
+        columns = tuple(GATE_COLUMNS.values())
+        return cut(self._readings, self._until[place], path, device, spans, comm, columns)
 
     def _record(
         self, one: _Counted, table: IoTable, whole: Ints, columns: Mapping[str, Any]
@@ -222,12 +220,11 @@ class ElementCounter:
 
     def _functions(self, one: _Counted, table: IoTable) -> dict[str, int]:
         """How many each function has from a cell's first I/O to its last."""
-        ends = np.searchsorted(self._times, [table["start"].min(), table.end.max()])
-        low, high = self._windows.places[self._order[ends]].tolist()
         sums: Counter[int] = Counter()
-        for part in one.parts:
-            counts = part.of(self._windows, low, high)
-            sums.update(dict(zip(part.owners.tolist(), counts.tolist(), strict=True)))
+        for low, high in self._windows.reach(int(table["start"].min()), int(table.end.max())):
+            for part in one.parts:
+                counts = part.of(self._windows, low, high)
+                sums.update(dict(zip(part.owners.tolist(), counts.tolist(), strict=True)))
         least = SHARE * len(table)
         named = ((self._windows.symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
         return dict(sorted(named))
@@ -252,8 +249,46 @@ def _kib(path: str) -> int:
     return sum(map(int, re.findall(r"\d+", path)))
 
 
+@dataclass(frozen=True)
+class Readings:
+    """Readings of the trace clock: ``cpus`` has those of each CPU, by number, in order of time.
+
+    ``times`` are those of all of them, shape (readings,), by the same numbers.
+    """
+
+    times: Ints
+    cpus: list[Ints]
+
+    @classmethod
+    def of(cls, windows: Windows) -> Readings:
+        """Those of a boot."""
+        return cls(windows.times, list(windows.of_cpus()))
+
+    def between(self, until: Ints, begin: Ints, end: Ints) -> Ints:
+        """What all CPUs have between pairs of times, shape (pairs,).
+
+        ``until`` is what each reading has before it on its CPU, shape (readings,).
+        """
+        total = np.zeros(len(begin), np.int64)
+        for mine in self.cpus:
+            sums = np.concatenate([[0], until[mine]])
+            low, high = (np.searchsorted(self.times[mine], at, side="right") for at in (begin, end))
+            total += sums[high] - sums[low]
+        return total
+
+    def counts(self, until: Ints, begin: int, end: int) -> bytes:
+        """Option ``counts`` of the analyser, for events between two times."""
+        rows = []
+        for cpu, mine in enumerate(self.cpus):
+            low = max(int(np.searchsorted(self.times[mine], begin)) - 1, 0)
+            here = mine[low : int(np.searchsorted(self.times[mine], end, side="right"))]
+            number = np.full(len(here), cpu, np.int64)
+            rows.append(np.column_stack((number, self.times[here], until[here])))
+        return np.concatenate(rows).astype(np.uint64).tobytes()
+
+
 def cut(
-    times: Ints,
+    readings: Readings,
     until: Ints,
     path: str,
     device: str,
@@ -263,15 +298,11 @@ def cut(
 ) -> list[dict[str, Any]]:
     """The I/Os of windows of a trace, cut by the analyser, with another count for instructions.
 
-    ``until`` is how much of it is before each of the ``times``, which rise; shape (times,) both.
+    ``until`` is how much of it each reading has before it on its CPU; shape (readings,).
     Returns for each of the ``spans`` these columns, ``pid`` and ``start``, in order of end.
     """
     # Those before the first window and behind the last one are asked for by nobody.
-    ends = [min(span[1], np.iinfo(np.int64).max) for span in spans]
-    low = max(int(np.searchsorted(times, spans[0][0])) - 1, 0)
-    high = int(np.searchsorted(times, max(ends), side="right"))
-    here = slice(low, high)
-    counts = np.column_stack((times[here], until[here])).astype(np.uint64)
+    last = max(min(span[1], np.iinfo(np.int64).max) for span in spans)
     names = ("pid", "start", *columns)
     parts: list[list[dict[str, Any]]] = [[] for _ in spans]
     _native.stream(
@@ -279,7 +310,7 @@ def cut(
         [(*span, device, True) for span in spans],
         lambda window, batch: parts[window].append(batch),
         columns=set(names),
-        counts=counts.tobytes(),
+        counts=readings.counts(until, spans[0][0], last),
         comm=comm,
     )
     return [_joined(batches, names) for batches in parts]

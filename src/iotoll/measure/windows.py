@@ -1,17 +1,19 @@
 """What a gated boot executed between its marks, as QEMU's plugin wrote it (tools/plugin/windows.h).
 
-A *mark* is a reading of the trace clock, a switch of tasks or an exception; a *window* is what the
-CPU executed between two marks, without tracing: blocks of instructions in their order, and accesses
-to devices. Windows repeat, so each is stored once, and a boot is a list of their numbers.
+A *mark* is a reading of the trace clock, a switch of tasks or an exception; a *window* is what a
+CPU executed between two of its marks, without tracing: blocks of instructions in their order, and
+accesses to devices. Windows repeat, so each is stored once, and a boot is a list of their numbers
+for each CPU.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +63,22 @@ _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
     FUNCTIONS: ("functions", np.dtype("u1")),
     11: ("values", _VALUE),
     TOUCH_COLUMNS: ("touches", TOUCH),
+    14: ("opened", np.dtype("<u4")),
 }
+_OF_CPU = ("marks", "switches", "values", "touches", "opened")
+"""Parts that there are of each CPU."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
     """A boot's windows and marks, as structured arrays; the fields are those of windows.h.
 
-    ``times`` are those of the marks of the trace clock, in the order of the marks (clock units).
-    ``symbols`` are the functions that have any of the blocks, without their code; ``called`` those
-    that ``values`` are of. ``touches`` is None where no lines of cache were counted.
+    Marks are those of one CPU after those of another: ``first`` has the first mark of each, and how
+    many there are. ``times`` are those of the marks of the trace clock, in the order of the marks
+    (clock units). ``opened`` are the marks with which each cell begins, shape (CPUs, cells); None
+    for boots of older versions. ``symbols`` are the functions that have any of the blocks, without
+    their code; ``called`` those that ``values`` are of. ``touches`` is None where no lines of cache
+    were counted.
     """
 
     blocks: npt.NDArray[np.void]
@@ -86,6 +94,38 @@ class Windows:
     called: tuple[str, ...] = ()
     values: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, _VALUE))
     touches: npt.NDArray[np.void] | None = None
+    first: Sequence[int] = ()
+    opened: Ints | None = None
+
+    @cached_property
+    def of_cpu(self) -> list[tuple[int, int]]:
+        """The first mark of each CPU, and the one behind its last."""
+        return list(pairwise(self.first)) or [(0, len(self.marks))]
+
+    @cached_property
+    def cpu(self) -> Ints:
+        """The CPU of each mark of the clock, shape (clock marks,)."""
+        number = np.flatnonzero(self.marks["kind"] == CLOCK)
+        ends = [high for _, high in self.of_cpu[:-1]]
+        return np.searchsorted(ends, number, side="right").astype(np.int64)
+
+    def of_cpus(self) -> Iterator[Ints]:
+        """The marks of the clock of each CPU by their numbers in ``times``, in order of time."""
+        order = np.argsort(self.times, kind="stable")
+        for cpu in range(len(self.of_cpu)):
+            yield order[self.cpu[order] == cpu]
+
+    def reach(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """From which mark to before which other one each CPU ran from one time to another.
+
+        That is what each executed between its last readings of the clock at both times.
+        """
+        found = []
+        for mine, (first, _) in zip(self.of_cpus(), self.of_cpu, strict=True):
+            places = np.concatenate([[first], self.places[mine]])
+            low, high = np.searchsorted(self.times[mine], [begin, end], side="right")
+            found.append((int(places[low]), int(places[high])))
+        return found
 
     @cached_property
     def starts(self) -> Ints:
@@ -113,20 +153,25 @@ class Windows:
         An interrupt may come between the clock's reading and its mark, and read it as well: its
         marks come first and are later. The mark then stands where the interrupt began.
         """
-        number = np.flatnonzero(self.marks["kind"] == CLOCK)
-        place = number + 1
-        highest = np.maximum.accumulate(self.times) if len(self.times) else self.times
-        exceptions = np.flatnonzero(self.marks["kind"] == EXCEPTION)
-        for late in np.flatnonzero(self.times < highest).tolist():
-            after = int(np.searchsorted(highest, self.times[late], side="right"))
-            before = int(np.searchsorted(exceptions, number[after])) - 1
-            if before < 0:
-                raise InfrastructureError(f"{WINDOWS}: a mark of the clock is out of order")
-            place[late] = exceptions[before] + 1
+        place = np.flatnonzero(self.marks["kind"] == CLOCK) + 1
+        for cpu in range(len(self.of_cpu)):
+            mine = np.flatnonzero(self.cpu == cpu)
+            self._place(place, mine, self.times[mine])
         return place
 
+    def _place(self, place: Ints, mine: Ints, times: Ints) -> None:
+        """Correct the places of one CPU's marks of the clock, by their numbers."""
+        highest = np.maximum.accumulate(times) if len(times) else times
+        exceptions = np.flatnonzero(self.marks["kind"] == EXCEPTION)
+        for late in np.flatnonzero(times < highest).tolist():
+            after = int(mine[np.searchsorted(highest, times[late], side="right")])
+            before = int(np.searchsorted(exceptions, place[after] - 1)) - 1
+            if before < 0:
+                raise InfrastructureError(f"{WINDOWS}: a mark of the clock is out of order")
+            place[mine[late]] = exceptions[before] + 1
+
     def sums(self, values: Ints) -> Ints:
-        """What each mark of the clock has before it, of ``values`` of each window.
+        """What each mark of the clock has before it on its CPU, of ``values`` of each window.
 
         ``values`` has the shape (windows,) or (windows, n); the result (clock marks,) or the same
         with n. Marks without a window add nothing.
@@ -147,13 +192,14 @@ class Windows:
 
     def _before(self, each: Ints) -> Ints:
         total = np.concatenate([np.zeros((1, *each.shape[1:]), np.int64), np.cumsum(each, axis=0)])
-        found: Ints = total[self.places]
+        first = np.array([low for low, _ in self.of_cpu])
+        found: Ints = total[self.places] - total[first[self.cpu]]
         return found
 
     def by_function(self) -> list[dict[str, int]]:
         """The kernel's instructions in each cell, by function, in the order of the boot.
 
-        A cell is a row of marks with windows: what a boot does between two cells has none.
+        What a boot does between two cells has no windows.
         """
         size = len(self.windows)
         window, entry, often = self.entries
@@ -164,10 +210,12 @@ class Windows:
         begins = np.searchsorted(window, np.arange(size + 1))
         texts = [self.symbols.name(number) for number in names.tolist()]
         kept = self.marks["window"] != NO_WINDOW
-        cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept]
+        cells = self._cells(kept)
+        cell = cells[kept]
         marked = self.marks["window"][kept]
         found = []
-        for number in range(1, int(cell[-1]) + 1 if len(cell) else 1):
+        count = int(cells.max(initial=0)) if self.opened is None else self.opened.shape[1]
+        for number in range(1, count + 1):
             ran, times = np.unique(marked[cell == number], return_counts=True)
             sizes = begins[ran + 1] - begins[ran]
             # The entries of these windows, one window after the other.
@@ -177,6 +225,15 @@ class Windows:
             sums = np.bincount(function[places[here]], weights, len(names)).astype(np.int64)
             found.append({texts[at]: int(sums[at]) for at in np.flatnonzero(sums).tolist()})
         return found
+
+    def _cells(self, kept: npt.NDArray[np.bool_]) -> Ints:
+        """The number of the cell of each mark, from 1; ``kept`` are those with a window."""
+        if self.opened is None:
+            # Of a board with one CPU: marks without a window are between two cells.
+            return np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))
+        each = zip(self.opened, self.of_cpu, strict=True)
+        parts = [np.searchsorted(mine, np.arange(*span), side="right") for mine, span in each]
+        return np.concatenate(parts).astype(np.int64)
 
 
 def read_windows(folder: Path) -> Windows | None:
@@ -188,8 +245,9 @@ def read_windows(folder: Path) -> Windows | None:
         data = path.read_bytes()
         if data.startswith(PACKED):
             data = zlib.decompress(data[len(PACKED) :])
-        parts: dict[str, Any] = dict(_parts(data))
-        times = np.array(_native.tracing(folder / TRACING), np.int64).reshape(-1, 2)[:, 0]
+        parts = _joined(_parts(data))
+        readings = np.array(_native.tracing(folder / TRACING), np.int64).reshape(-1, 3)
+        times = readings[np.argsort(readings[:, 2], kind="stable"), 0]
         names = tuple(name.decode("ascii", "replace") for name in parts["devices"].tolist())
         symbols, called = _symbols(parts.pop("functions").tobytes())
         more = {"devices": names, "called": called}
@@ -207,7 +265,32 @@ def _symbols(text: bytes) -> tuple[Symbols, tuple[str, ...]]:
     return symbols, tuple(known.get("values", ()))
 
 
-def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _joined(parts: Iterable[tuple[str, int, npt.NDArray[Any]]]) -> dict[str, Any]:
+    """The parts by their names; those of CPUs one behind the other, with numbers of all marks."""
+    found: dict[str, Any] = {}
+    of_cpus: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _OF_CPU}
+    for name, cpu, entries in parts:
+        if name in of_cpus:
+            if cpu != len(of_cpus[name]):
+                raise ValueError(f"{name}: not of the CPUs one after the other")
+            of_cpus[name].append(entries)
+        else:
+            found[name] = entries
+    first = list(accumulate(map(len, of_cpus["marks"]), initial=0))
+    for name in ("values", "touches"):
+        for cpu, entries in enumerate(of_cpus[name]):
+            mark = entries["mark"].astype(np.int64)
+            # No mark has ended what is behind a CPU's last one.
+            ended = mark < len(of_cpus["marks"][cpu])
+            moved = entries.copy()
+            moved["mark"] = np.where(ended, mark + first[cpu], first[-1])
+            of_cpus[name][cpu] = moved
+    opened = [one + first[cpu] for cpu, one in enumerate(of_cpus.pop("opened"))]
+    found |= {name: np.concatenate(each) for name, each in of_cpus.items() if each}
+    return {**found, "first": first, "opened": np.array(opened, np.int64) if opened else None}
+
+
+def _parts(data: bytes) -> Iterator[tuple[str, int, npt.NDArray[Any]]]:
     if not data.startswith(WINDOWS_MAGIC):
         raise ValueError("another file")
     at = len(WINDOWS_MAGIC)
@@ -223,7 +306,8 @@ def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
             if dtype.itemsize != int(head["width"]):
                 raise ValueError(f"{name}: of another version")
             read = touches_of(data, count, at) if kind == TOUCH_COLUMNS else None
-            yield name, np.frombuffer(data, dtype, count, at) if read is None else read
+            found = np.frombuffer(data, dtype, count, at) if read is None else read
+            yield name, int(head["cpu"]), found
         at += size
     raise ValueError("it is cut off")
 
@@ -233,6 +317,7 @@ def _check(path: Path, found: Windows) -> None:
     marks, entries = found.marks["window"], found.contents
     sound = (
         int(np.count_nonzero(found.marks["kind"] == CLOCK)) == len(found.times)
+        and (found.opened is None or len(found.opened) == len(found.of_cpu))
         and int(np.count_nonzero(found.marks["kind"] == SWITCH)) == len(found.switches)
         and bool(np.all((marks < len(found.windows)) | (marks == NO_WINDOW)))
         and int(found.windows["entries"].astype(np.int64).sum()) == len(entries)

@@ -23,7 +23,8 @@ from iotoll.records.models.base import Model
 
 _RECORDER = re.compile(
     r"(__|do_)?(trace|tracing|traceiter|perf_trace|perf_syscall|ftrace|syscall_trace|ring_buffer|rb|"
-    r"event_trigger|kprobe|kprobes|kretprobe|aggr_pre|rethook|arch_rethook|single_step)_"
+    r"event_trigger|kprobe|kprobes|kretprobe|aggr_pre|rethook|arch_rethook|single_step)_|"
+    r"(asm_|do_)?(exc_)?int3$"
 )
 """Functions of trace events, their ring buffer and kernel probes (kernel/trace)."""
 

@@ -16,7 +16,10 @@ NO_VALUE = "\u2013"
 MINUS = "\u2212"
 NBSP = "\u00a0"
 _MODES = ("direct", "sync")
-DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC", "ubd": "ubd"}
+DEVICES = {
+    **{"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC", "ubd": "ubd"},
+    **{"nullblk": "null_blk", "scsidebug": "scsi_debug"},
+}
 """How people write a device of a matrix, in the order of reports."""
 # The last group turns the direction of writing: what is shown is then not what is there.
 _CONTROL = re.compile(
@@ -107,12 +110,17 @@ def section_title(section: Section) -> str:
     return f"{SECTION_NUMBERS[section]}{NBSP}{section.value}"
 
 
-def clock_note(clock: Clock, virtual: bool) -> str:
-    """Return the sentence that must stand beside every figure of a clock."""
+def clock_note(clock: Clock, virtual: bool, native: bool = False) -> str:
+    """Return the sentence that must stand beside every figure of a clock.
+
+    ``native`` says that the kernel ran as a process of the machine that measured it.
+    """
     if clock is Clock.INSTRUCTIONS:
         return "Instructions executed on a virtual board; not time."
     if virtual:
         return "Nanoseconds of a virtual board: a smoke test, not a board's latency."
+    if native:
+        return "Nanoseconds of a kernel that is a process on this machine's CPU; no board's."
     return "Nanoseconds on a real board."
 
 

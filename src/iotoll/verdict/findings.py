@@ -15,9 +15,11 @@ from iotoll.records.models import (
     CellVerdict,
     Finding,
     FoundFunction,
+    OtherClock,
     Outcome,
     PoolRecord,
     Section,
+    TimeShare,
     Unit,
 )
 from iotoll.records.models.finding import Kind
@@ -50,6 +52,10 @@ REQUEST = (Section.SUBMISSION, Section.COMPLETION)
 """Sections that are one request's; the others are the I/O's."""
 _COUNTS = tuple(unit.value for unit in Unit)
 _NAMES = {"whole": "the whole I/O", "work": "all that ran"}
+_WHOLE = 0.0995
+"""Shares from here on are told without a decimal, as `signed_percent` does."""
+_TIMED = {"whole": "overhead"}
+"""What a native board has of a part, where it is not the section itself."""
 _Cost = tuple[str, ElementComparison]
 
 
@@ -174,6 +180,82 @@ def per(device: str, section: Section | None) -> str:
     return f"{device} {'request' if section in REQUEST else 'I/O'}"
 
 
+def with_time(found: Finding, other: OtherClock | None) -> Finding:
+    """A finding of instructions with what its part takes more on the native board, if known."""
+    share = _time_of(found.part, other)
+    if share is None or found.element != Unit.INSTRUCTIONS.value:
+        return found
+    more = found.kind in ("regression", "accepted", "undecided")
+    named = "instructions grew, time did not" if more and share.moved in ("same", "shrank") else ""
+    return found.model_copy(update={"time": share, "named": named})
+
+
+def of_native(cells: Sequence[CellVerdict], other: OtherClock | None) -> list[Finding]:
+    """What took longer on the native board where no count of instructions grew.
+
+    That it grew is what the native board's own rule is sure of, not the interval alone.
+    """
+    if other is None:
+        return []
+    grown = {_TIMED.get(g.name, g.name) for g in movements(cells) if g.grew}
+    made = []
+    for share in other.times:
+        cell = next((text for text in other.regressions if f": {share.part} " in text), None)
+        if cell is None or grown.intersection((share.part, "overhead")) or share.moved != "grew":
+            continue
+        named = "time grew, instructions did not"
+        made.append(
+            Finding(
+                kind="ungated",
+                element=Unit.NANOSECONDS.value,
+                device=other.board,
+                part=share.part,
+                share=share.growth,
+                time=share,
+                named=named,
+                cells=[],
+                judged=0,
+                sentence=clean(f"{named}: {_time_words(share)}, shown only"),
+            )
+        )
+    return made
+
+
+def of_times(cells: Sequence[CellVerdict], other: OtherClock) -> str:
+    """What a native board says of a verdict, in one sentence."""
+    if not other.times:
+        return f"How much time it is was not measured on {other.board}."
+    pairs = max(share.pairs for share in other.times)
+    grown = dict.fromkeys(_TIMED.get(g.name, g.name) for g in movements(cells) if g.grew)
+    native = (one for name in grown if (one := _time_of(name, other)) is not None)
+    told = list(native) or [share for share in other.times if share.moved == "grew"]
+    if told:
+        words = "; ".join(_time_words(share, "") for share in told)
+    elif unknown := [share.part for share in other.times if share.moved == "unknown"]:
+        words = f"the noise hides whether {', '.join(unknown)} moved"
+    else:
+        words = "no section takes longer"
+    where = (
+        f" (changed, and not in its kernel: {', '.join(other.missing)})" if other.missing else ""
+    )
+    return f"On {other.board}, {pairs} pairs of boots on this machine's CPU: {words}{where}."
+
+
+def _time_of(part: str, other: OtherClock | None) -> TimeShare | None:
+    name = _TIMED.get(part, part)
+    return next((share for share in other.times if share.part == name), None) if other else None
+
+
+def _time_words(share: TimeShare, where: str = " on this CPU") -> str:
+    """``+1.4 % (0.9 to 1.9 %) of submission on this CPU``."""
+    digits = 0 if abs(share.growth) >= _WHOLE else 1
+    ends = f"{100 * share.low:.{digits}f} to {100 * share.high:.{digits}f} %".replace("-", MINUS)
+    amount = f"{signed_percent(share.growth)} ({ends}) of {share.part}{where}"
+    if share.moved == "same":
+        return f"no time that shows: {amount}"
+    return f"too noisy to tell: {amount}" if share.moved == "unknown" else amount
+
+
 def is_count(found: Finding) -> bool:
     """Whether it is of instructions or nanoseconds; else of another cost, which is whole."""
     return found.element in _COUNTS
@@ -237,7 +319,8 @@ def _some(moves: Sequence[Movement]) -> str:
 def told(found: Finding) -> Finding:
     """The finding with its sentence.
 
-    ``+330 instructions per UFS request (+14 % of submission), 327 of them in f (a.c:9), ...``
+    ``+330 instructions per UFS request (+14 % of submission), 327 of them in f (a.c:9), ...``, and
+    at its end what a native board says: ``+1.4 % (0.9 to 1.9 %) of submission on this CPU``.
     """
     if is_count(found):
         amount, functions = _counted(found), _named(found)
@@ -248,6 +331,9 @@ def told(found: Finding) -> Finding:
     parts = [amount, *functions, _where(found)]
     if found.kind == "ungated":
         parts.append("shown only")
+    if found.time is not None:
+        named = f"{found.named}: " if found.named else ""
+        parts.append(f"{named}{_time_words(found.time)}")
     # Plain spaces: the sentence is looked for, and copied.
     return found.model_copy(update={"sentence": clean(", ".join(parts)).replace(NBSP, " ")})
 

@@ -152,6 +152,18 @@ class ExplainRule(Model):
     ran: bool = True
 
 
+class ConfirmRule(Model):
+    """Whether a verdict also says how much time it is on this machine's CPU (docs/time.md).
+
+    ``when``: ``regression``, ``always`` or ``never``; ``iotoll gate --confirm time`` always.
+    ``board`` is a native one, ``pairs`` how many pairs of boots it has.
+    """
+
+    when: Literal["regression", "always", "never"] = "never"
+    board: str = "host-uml"
+    pairs: int = Field(12, ge=3, le=99)
+
+
 class Policy(Model):
     """A policy file of the clock `instructions`."""
 
@@ -175,6 +187,7 @@ class Policy(Model):
     limits: LimitsRule = Field(default_factory=LimitsRule)
     throughput: ThroughputRule = Field(default_factory=ThroughputRule)
     explain: ExplainRule = Field(default_factory=ExplainRule)
+    confirm: ConfirmRule = Field(default_factory=ConfirmRule)
     sections: dict[Section, CountRule]
     whole: CountRule
     work: WorkRule = Field(default_factory=WorkRule)

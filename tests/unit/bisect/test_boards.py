@@ -41,7 +41,7 @@ from iotoll.core.errors import BrokenError, HangError, InfrastructureError, Usag
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
 from iotoll.patch import candidate
-from iotoll.records.models import PairRecord
+from iotoll.records.models import Clock, PairRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run import manifest
 from iotoll.verdict.time.pairs import Pairs
@@ -462,3 +462,13 @@ def test_the_commit_is_taken_back_on_the_tip(
     said = culprit.reverted(tmp_path / "r", setting, History(tree.root), ends, target, QUIET)
     assert b"-cost 9" in seen[0]
     assert said == "it cannot be taken back on the tip: drivers/ufs/core/ufshcd.c: conflict"
+
+
+def test_a_native_board_is_searched_on_its_time_without_a_lab(tmp_path: Path) -> None:
+    words = {"board": "host-uml", "matrix": "default", "policy": None, "lab": "local"}
+    found = setting_of(tmp_path, words)
+    assert (found.matrix, found.policy, found.lab) == ("host-uml", "time", None)
+    manifest = shared_manifest(found, ("a" * 40, "b" * 40), "ubd-4k-randread-t1-direct")
+    assert (manifest.clock, manifest.runner, manifest.accelerator) == (Clock.TIME, "local", "none")
+    with pytest.raises(UsageError, match="boots both kernels in one"):
+        setting_of(tmp_path, {**words, "sandbox": True})

@@ -10,7 +10,7 @@ import pytest
 
 from iotoll.boards.board import HostBoard, load_board, load_virtual_board
 from iotoll.boards.cells import parse_cell
-from iotoll.boards.equip import lacking
+from iotoll.boards.equip import equipped, lacking
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.qemu import BootFiles
 from iotoll.boards.uml import RunningHost, uml_command
@@ -154,3 +154,18 @@ def test_what_cannot_start_is_the_machines_fault(board: HostBoard, tmp_path: Pat
         RunningHost(board, uml_command(board, found), found),
     ):
         pass
+
+
+def test_a_disk_of_the_kernels_own_is_there_for_the_cells_that_use_it(board: HostBoard) -> None:
+    """Every boot's kernel would have these disks otherwise, and prepare none of them."""
+    matrix = load_matrix("host-uml-all")
+    assert set(matrix.devices) <= set(board.devices)
+    usual = equipped(board, ["ubd-4k-randread-t1-direct"])
+    assert usual.cmdline == board.cmdline and "null_blk.nr_devices=0" in board.cmdline
+    found = equipped(board, matrix.cells)
+    assert "null_blk.nr_devices=1" in found.cmdline and "scsi_debug.add_host=1" in found.cmdline
+    assert [disk.node for disk in board.disks] == ["/dev/ubda", "/dev/ubdb"]
+
+
+def test_its_verdicts_inform(board: HostBoard) -> None:
+    assert not board.can_gate and "can_gate" not in board.model_dump()

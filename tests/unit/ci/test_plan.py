@@ -232,3 +232,16 @@ def test_results_of_another_pipeline_are_not_posted(
     monkeypatch.setenv("CI_PIPELINE_ID", "10")
     done = CliRunner().invoke(cli, ["ci", "post", "--root", str(tmp_path)])
     assert "no IOTOLL_GITLAB_TOKEN" in str(done.exception)
+
+
+def test_a_native_board_has_its_own_matrix_and_clock_in_a_pipeline(
+    clone: Path, tmp_path: Path
+) -> None:
+    """The inputs' matrix, policy and cells are those of boards that count instructions."""
+    put(clone, "block/blk-mq.c", "int d;\n")
+    commit(clone, "block: more")
+    asked = replace(REQUEST, boards=("virt-arm64", "host-uml"), policy="instructions")
+    made(clone, tmp_path / "root", asked)
+    found = results.read(plan.run_folder(tmp_path / "root", "host-uml", "local") / "run.json",
+                         RunManifest)  # fmt: skip
+    assert (found.matrix, found.policy, found.clock) == ("host-uml", "time", Clock.TIME)

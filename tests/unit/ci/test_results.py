@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from iotoll.ci import children, jobs
 from iotoll.ci import summary as pipeline_note
-from iotoll.ci.summary import summarize
+from iotoll.ci.summary import summarize, worst
 from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.records import results
@@ -266,3 +266,15 @@ def test_a_note_says_the_verdict_first_and_what_inconclusive_is() -> None:
     )
     first = pipeline_note.pipeline_note(summary, [], None).splitlines()[0]
     assert first.startswith("### iotoll: INCONCLUSIVE") and "not a pass" in first
+
+
+def test_a_board_that_informs_decides_nothing_where_another_judges() -> None:
+    def run(outcome: Outcome, clock: Clock | None) -> PipelineRun:
+        words = {"board": "b", "runner": "local", "run": "r", "sentence": "s"}
+        return PipelineRun.model_validate({**words, "outcome": outcome, "clock": clock})
+
+    judged = run(Outcome.PASS, Clock.INSTRUCTIONS)
+    for outcome in (Outcome.REGRESSION, Outcome.INCONCLUSIVE):
+        assert worst([judged, run(outcome, None)]) is Outcome.PASS
+        assert worst([run(outcome, None)]) is outcome
+    assert worst([judged, run(Outcome.INFRASTRUCTURE, None)]) is Outcome.INFRASTRUCTURE

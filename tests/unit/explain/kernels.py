@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from gzip import compress
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +89,8 @@ LAYOUTS = ("6.4", "6.4 packed", "5.10", "5.10 packed", "7", "7 packed")
 """Of kallsyms' tables: Linux 6.4 to 6.19, up to 6.3, and from 7 on; packed: by RELR."""
 
 
-def kallsyms_image(path: Path, names: dict[str, int], layout: str = "6.4") -> Path:
-    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets."""
-    release, _, packed = layout.partition(" ")
-    size = 4 if release == "7" else 8
+def _tables(names: dict[str, int]) -> list[bytes]:
+    """Number of names, names, markers, tokens and their index."""
     tokens = [chr(code) if 32 < code < 127 else f"t{code}" for code in range(256)]
     table, index = b"", []
     for token in tokens:
@@ -101,14 +101,20 @@ def kallsyms_image(path: Path, names: dict[str, int], layout: str = "6.4") -> Pa
         if number % 256 == 0:
             marks.append(len(compressed))
         compressed += _length(len(name)) + name.encode()
-    offsets = list(names.values())
-    parts = [
+    return [
         struct.pack("<I", len(names)),
         compressed,
         struct.pack(f"<{len(marks)}I", *marks),
         table,
         struct.pack("<256H", *index),
     ]
+
+
+def kallsyms_image(path: Path, names: dict[str, int], layout: str = "6.4") -> Path:
+    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets."""
+    release, _, packed = layout.partition(" ")
+    size = 4 if release == "7" else 8
+    offsets, parts = list(names.values()), _tables(names)
     first = struct.pack(f"<{len(offsets)}I", *offsets)
     base = struct.pack("<Q", BASE + 4096 if packed else 0)
     image = bytearray(4096)
@@ -133,6 +139,31 @@ def kallsyms_image(path: Path, names: dict[str, int], layout: str = "6.4") -> Pa
         elif release == "7":
             image += struct.pack("<Q", BASE + value)
     path.write_bytes(bytes(image))
+    return path
+
+
+X86 = 0xFFFF_FFFF_8100_0000
+
+
+def bzimage(path: Path, names: dict[str, int], pack: Callable[[bytes], bytes] = compress) -> Path:
+    """An x86-64 bzImage of Linux 6.4 and later; names (with type) to offsets from `X86`, of
+    per-CPU variables (type a) to addresses."""
+    rows = [one if name[0] == "a" else -1 - one for name, one in names.items()]
+    image = bytearray(4096)
+    for part in [*_tables(names), struct.pack(f"<{len(rows)}i", *rows), struct.pack("<Q", X86)]:
+        image += part
+        image += bytes(-len(image) % 8)
+    segments = [(X86, bytes(image)), (0, bytes(64)), (X86 + len(image) + 4096, b"init")]
+    elf, at = b"", 64 + 56 * len(segments)
+    for address, part in segments:
+        elf += struct.pack("<IIQQQQQQ", 1, 0, at, address, 0, len(part), len(part), 4096)
+        at += len(part)
+    head = struct.pack("<32xQ16xH6x", 64, len(segments))
+    packed = pack(head + elf + b"".join(part for _, part in segments))
+    setup = bytearray(1024)
+    setup[0x1F1], setup[0x202:0x206] = 1, b"HdrS"
+    setup[0x248:0x250] = struct.pack("<II", 16, len(packed))
+    path.write_bytes(bytes(setup) + bytes(16) + packed)
     return path
 
 

@@ -46,7 +46,7 @@ def judged(run: RunDir, moved: dict[str, str]) -> None:
         ({"clock": "time"}, "only a gate"),
         ({"runner": "lava"}, "a lab booted it"),
         ({"board": "virt-x86_64"}, "only virtual arm64 boards"),
-        ({"board": "virt-arm64-smp4"}, "boards with one CPU"),
+        ({"board": "virt-arm64-smp4"}, "board with several CPUs"),
     ],
 )
 def test_other_runs_are_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

@@ -64,7 +64,6 @@ def gate(root: Path, *, explains: bool = True, **changes: Any) -> Flow:
         (False, {}),
         (True, {"board": "virt-arm64-stock"}),
         (True, {"board": "virt-x86_64"}),
-        (True, {"board": "virt-arm64-smp4"}),
         (True, {"runner": "lava"}),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from iotoll.explain.record import CLOCK, PREVIOUS, SWITCH
@@ -89,3 +91,23 @@ def test_only_the_spans_that_are_asked_for_are_there() -> None:
     record = _record(found, [(1, 2)])
     assert record.unpack(0, len(record.runs))[0].tolist() == [1]
     assert record.at(np.array([100, 200, 300])).tolist() == [-1, 0, -1]
+
+
+def test_cpus_lie_apart_cell_by_cell_and_a_switch_begins_each() -> None:
+    # Two CPUs with a mark of the clock for each of two cells; CPU 1 switches from task 7 to 9.
+    marks = [(0, stored.CLOCK, 0), (1, stored.CLOCK, 0)]
+    marks += [(2, stored.CLOCK, 0), (0, stored.SWITCH, 0), (1, stored.CLOCK, 0)]
+    found = replace(
+        boot([[0], [1], [2]], marks), first=(0, 2, 5), times=np.array([100, 300, 150, 350])
+    )
+    record = _record(found, [(0, 1), (2, 3), (1, 2), (3, 5)])
+    assert record.unpack(0, len(record.runs))[0].tolist() == [0, 2, 1, 0, 1]
+    assert record.clock["value"].tolist() == [100, 150, 300, 350]
+    assert record.clock["run"].tolist() == [1, 2, 3, 5]
+    one, other = np.array([0, 0, 1]), np.array([2, 1, 3])
+    assert record.on_one_cpu(one, other).tolist() == [True, False, True]
+    switches = record.marks[record.marks["probe"] == SWITCH]
+    rows = [(int(m["run"]), int(m["value"])) for m in switches]
+    assert rows == [(0, 0), (1, 0), (2, 0), (3, 7), (4, 9)]
+    walk = Walker(record, symbols(FUNCTIONS)).walk(0, len(record.runs))
+    assert walk.task.tolist() == [0, 0, 0, 7, 9]

@@ -9,8 +9,17 @@ import pytest
 
 from iotoll.core.errors import UsageError
 from iotoll.explain.record import probes
-from iotoll.kernels.symbols import NOWHERE, USER, read_symbols
-from tests.unit.explain.kernels import BASE, LAYOUTS, NOP, RET, kallsyms_image, symbols
+from iotoll.kernels.symbols import NOWHERE, USER, read_functions, read_symbols
+from tests.unit.explain.kernels import (
+    BASE,
+    LAYOUTS,
+    NOP,
+    RET,
+    X86,
+    bzimage,
+    kallsyms_image,
+    symbols,
+)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -68,3 +77,26 @@ def test_probes_are_the_clocks_return_and_the_switch() -> None:
     assert probes(found) == f"{BASE + 4:#x}:0+{switch}:1+{switch}:0"
     with pytest.raises(UsageError, match="cannot be explained"):
         probes(symbols({"trace_clock_local": [RET, RET], "cpu_switch_to": [RET]}))
+
+
+@pytest.mark.parametrize("count", [1200, 1201])
+def test_functions_of_an_x86_64_image(tmp_path: Path, count: int) -> None:
+    names = {"aper_cpu": 0, "aother": 4096} | {f"Tfunction_{i}": 64 * i for i in range(count)}
+    path = bzimage(tmp_path / "Image", names | {"Ddata": 64 * count})
+    found = read_functions(path)
+    assert found.names == tuple(f"function_{i}" for i in range(count))
+    assert found.base == X86 and found.span("function_7") == (X86 + 7 * 64, X86 + 8 * 64)
+    with pytest.raises(UsageError, match="only those are explained"):
+        read_symbols(path)
+
+
+def test_an_x86_64_image_of_another_packer_is_refused(tmp_path: Path) -> None:
+    names = {f"Tf{i}": 64 * i for i in range(1200)}
+    for pack, why in ((lambda data: b"(\xb5/\xfd" + data, "GZIP"), (lambda d: b"\x1f\x8b", "read")):
+        with pytest.raises(UsageError, match=why):
+            read_functions(bzimage(tmp_path / "Image", names, pack))
+
+
+def test_an_arm64_image_has_the_same_functions_by_either_way(tmp_path: Path) -> None:
+    path = kallsyms_image(tmp_path / "Image", {"Tone": 0, "Ttwo": 64})
+    assert read_functions(path) is read_symbols(path)

@@ -216,7 +216,7 @@ def b4(linux: Path, env: dict[str, str], *words: str) -> str:
 
 
 def configure(linux: Path, tmp_path: Path) -> dict[str, str]:
-    """The lines of docs/b4.md, in a tree."""
+    """The lines of docs/how.md, in a tree."""
     (tmp_path / "gitconfig").write_text("[user]\nname = T\nemail = t@example.com\n")
     command = f"{sys.executable} -m iotoll check -"
     (linux / ".b4-config").write_text(f"[b4]\n  prep-perpatch-check-cmd = {command}\n")

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iotoll.measure.elements import ElementCounter, _counted, _of_trace, load_elements
+from iotoll.measure.elements import (
+    ElementCounter,
+    Readings,
+    _counted,
+    _of_trace,
+    load_elements,
+)
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, NO_WINDOW, Windows
 from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
@@ -220,3 +226,13 @@ def test_each_cell_has_what_the_kernel_executed_by_function() -> None:
     ]
     nothing = replace(found, marks=np.array([], _KINDS[7][1]))
     assert nothing.by_function() == []
+
+
+def test_each_cpu_has_its_own_count_and_a_whole_io_that_of_all() -> None:
+    times = np.array([100, 300, 150, 250, 400])
+    readings = Readings(times, [np.array([0, 1]), np.array([2, 3, 4])])
+    until = np.array([3, 5, 1, 2, 9])
+    begin, end = np.array([100, 90, 300]), np.array([300, 200, 400])
+    assert readings.between(until, begin, end).tolist() == [2 + 2, 3 + 1, 7]
+    rows = np.frombuffer(readings.counts(until, 200, 300), np.uint64).reshape(-1, 3)
+    assert rows.tolist() == [[0, 100, 3], [0, 300, 5], [1, 150, 1], [1, 250, 2]]

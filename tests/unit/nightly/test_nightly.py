@@ -16,14 +16,15 @@ import pytest
 from iotoll.core.errors import BrokenError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.nightly.command import date_of
-from iotoll.nightly.config import Config, load_config
+from iotoll.nightly.config import Board, Branch, Config, load_config
 from iotoll.nightly.followup import TRIES, follow_up
 from iotoll.nightly.history.store import Store
 from iotoll.nightly.history.tables import Point, blank, measurements
-from iotoll.nightly.night import check, only_one, run_night
+from iotoll.nightly.night import check, only_one, request, run_night
 from iotoll.nightly.trend import view
-from iotoll.records.models import RunManifest, VerdictRecord
+from iotoll.records.models import Clock, RunManifest, VerdictRecord
 from iotoll.records.rundir import RunDir
+from iotoll.run.manifest import new_manifest
 from tests.golden.runs import real
 from tests.unit.nights import history
 
@@ -296,3 +297,11 @@ def test_a_longer_range_is_searched_once_a_night(
     (change,) = view.load(store, None, {}).changes
     assert (change.state, change.culprit) == (state, shas[1] if outcome == "found" else "")
     assert [n.state for n in change.notes] == ["bisecting", state]
+
+
+def test_a_native_board_is_one_of_a_night(tmp_path: Path) -> None:
+    track = Branch(name="main", tree=str(tmp_path), ref="main")
+    board = Board(name="host-uml", matrix="host-uml", reference="v6.12", boots=12)
+    asked = new_manifest(request(track, board, "a" * 40))
+    assert (asked.kind, asked.clock, asked.policy) == ("gate", Clock.TIME, "time")
+    assert asked.cells and {cell.partition("-")[0] for cell in asked.cells} == {"ubd"}

@@ -17,9 +17,11 @@ from iotoll_lab.experiments.gates import innocent_command, planted_command
 from iotoll_lab.experiments.history_size import history_command
 from iotoll_lab.experiments.layouts import layouts_command
 from iotoll_lab.experiments.range_command import ranges_command
+from iotoll_lab.experiments.realise import realise_command
 from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command
+from iotoll_lab.experiments.timed import time_command
 from iotoll_lab.experiments.tracing import tracing_command
 from iotoll_lab.experiments.vector import vector_command
 
@@ -41,9 +43,11 @@ for _command in (
     planted_command,
     culprits_command,
     ranges_command,
+    realise_command,
     rule_command,
     search_command,
     sized_command,
+    time_command,
     tracing_command,
     vector_command,
 ):

@@ -113,7 +113,7 @@ static __always_inline int iotoll_planted(unsigned int every, unsigned long n)
 		return 0;
 #if defined(CONFIG_ARM64)
 	asm volatile("1: subs %0, %0, #2\\n b.gt 1b" : "+r" (n) : : "cc");
-#elif defined(CONFIG_X86)
+#elif defined(__x86_64__)
 	asm volatile("1: sub $2, %0\\n jg 1b" : "+r" (n) : : "cc");
 #endif
 	return 0;

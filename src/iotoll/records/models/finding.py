@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from iotoll.records.models.base import Clock, Model, Outcome
+from iotoll.records.models.verdict import TimeShare
 
 Kind = Literal["regression", "accepted", "undecided", "improvement", "ungated"]
 
@@ -47,6 +48,12 @@ class Finding(Model):
     )
     functions: list[FoundFunction] = Field(
         default_factory=list, description="measured, those that explain it best first"
+    )
+    time: TimeShare | None = Field(
+        None, description="what its part takes more on this machine's CPU, where that was measured"
+    )
+    named: Literal["", "instructions grew, time did not", "time grew, instructions did not"] = (
+        Field("", description="what instructions and time say together, where they differ")
     )
     cells: list[str] = Field(description="workloads that show it, those that show most first")
     judged: int = Field(description="workloads of the device that could show it")

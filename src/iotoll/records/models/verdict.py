@@ -291,6 +291,20 @@ class SequentialRecord(Model):
         return 2 * self.looks[-1]
 
 
+class TimeShare(Model):
+    """How much longer one part of the I/Os takes on the CPU of the machine that ran the gate."""
+
+    part: str = Field(description="overhead (sections 1, 2 and 4 together), or a section")
+    growth: float = Field(description="candidate over base, less 1: mean over cells and pairs")
+    low: float = Field(description="lower end of the 95 % interval of that")
+    high: float
+    pairs: int
+    moved: Literal["grew", "shrank", "same", "unknown"] = Field(
+        description="same: the interval has 0 and lies within what the policy calls unacceptable;"
+        " unknown: it has 0, and is wider"
+    )
+
+
 class OtherClock(Model):
     """The verdict on the same candidate by another clock, shown beside this one."""
 
@@ -301,6 +315,13 @@ class OtherClock(Model):
     run: str = Field(description="its run directory's name")
     blocks: bool = Field(description="whether the policy lets it block")
     reading: str = Field(description="what the two together mean")
+    board: str = Field("", description="the native board that confirms; empty: another run's")
+    times: list[TimeShare] = Field(
+        default_factory=list, description="of that board: how much time each part takes more"
+    )
+    missing: list[str] = Field(
+        default_factory=list, description="changed files of which its kernel has nothing"
+    )
 
 
 class AcceptRecord(Model):

@@ -66,6 +66,11 @@ class Evidence:
         return self.verdict.clock if self.verdict else self.manifest.clock
 
     @property
+    def native(self) -> bool:
+        """Whether the kernels ran as processes of the machine that measured them."""
+        return self.manifest.accelerator == "none" and self.manifest.runner == "local"
+
+    @property
     def virtual(self) -> bool:
         """Whether the board is a virtual one, whose figures are never a board's latency."""
         boots = [boot for side in self.sides.values() for boot in side.boots]

@@ -33,7 +33,16 @@ from iotoll.reports.page.functions import never_ran, ran_outside
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
-from iotoll.verdict.findings import NOTHING, REQUEST, of_elements, of_group, of_pool, told
+from iotoll.verdict.findings import (
+    NOTHING,
+    REQUEST,
+    of_elements,
+    of_group,
+    of_native,
+    of_pool,
+    told,
+    with_time,
+)
 from iotoll.verdict.growth import weight
 from iotoll.verdict.limits import rate_line
 from iotoll.verdict.moved import KINDS, MovementGroup, movements
@@ -52,6 +61,7 @@ def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> lis
     if not verdict.sequential:
         found += [_element(evidence, one) for one in of_elements(verdict.cells, verdict.can_gate)]
         found += [_moved(evidence, group, views) for group in groups_of(verdict)]
+        found += of_native(verdict.cells, verdict.other)
         found += [_pooled(pool, views) for pool in verdict.pools]
     return sorted(found, key=lambda one: (KINDS.index(one.kind), one.size is not None))
 
@@ -258,7 +268,8 @@ def _moved(evidence: Evidence, group: MovementGroup, views: Sequence[CellView]) 
         "each": _each(group, by_name, requests),
         "functions": _functions(evidence, group),
     }
-    return told(found.model_copy(update=known))
+    other = evidence.verdict.other if evidence.verdict else None
+    return told(with_time(found.model_copy(update=known), other))
 
 
 def _shares(group: MovementGroup, by_name: Mapping[str, CellView]) -> tuple[list[float], bool]:

@@ -79,13 +79,17 @@ class Headline:
 def headline(evidence: Evidence, found: Sequence[Finding] | None = None) -> Headline:
     """Return what the run concludes, in words."""
     verdict = evidence.verdict
-    standing = clock_note(evidence.clock, evidence.virtual)
+    standing = clock_note(evidence.clock, evidence.virtual, evidence.native)
     if verdict is None:
         return _unjudged(evidence, standing)
     told = blocking(findings(evidence) if found is None else found)
     sentence, more = _lines(evidence, verdict, told)
     notes = [standing] if evidence.sides else []
-    if other := verdict.other:
+    if (other := verdict.other) and other.board:
+        notes.append(clean(other.reading))
+        if other.outcome is not Outcome.PASS and not other.times:
+            notes.append(f"{other.board} ({other.outcome.value}): {clean(other.sentence)}")
+    elif other:
         word = "blocks" if other.blocks else "is shown only"
         notes.append(
             f"Clock '{other.clock.value}' ({other.outcome.value}, {word}; {other.run}): "
@@ -106,7 +110,9 @@ def headline(evidence: Evidence, found: Sequence[Finding] | None = None) -> Head
         return Headline(
             verdict.outcome.value, word, sentence, verdict.exit_code, tuple(notes), more
         )
-    if verdict.sequential is not None:
+    if verdict.sequential is not None and evidence.native:
+        notes.insert(0, f"This board informs and blocks nothing: {verdict.outcome.value}.")
+    elif verdict.sequential is not None:
         words = "An experiment: judged as a board's times would be, but it can never gate."
         notes.insert(0, f"{words} Its outcome: {verdict.outcome.value}.")
     else:
@@ -156,7 +162,7 @@ def summary(evidence: Evidence) -> Facts:
     real = "native, User Mode Linux" if native else "real"
     kind = f"virtual, QEMU {manifest.accelerator.upper()}" if evidence.virtual else real
     facts.append(("Board", f"{board} ({kind})"))
-    note = clock_note(evidence.clock, evidence.virtual).rstrip(".")
+    note = clock_note(evidence.clock, evidence.virtual, evidence.native).rstrip(".")
     note = note[0].lower() + note[1:]
     known = note.startswith(evidence.clock.value)
     facts.append(("Clock", note if known else f"{evidence.clock.value}: {note}"))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from iotoll.boards.plugin import WINDOWS
 from iotoll.records.models import Clock, Finding, FoundFunction, Outcome, Section
 from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.text import clean, number, plural, signed
@@ -252,13 +253,14 @@ def _accepted(evidence: Evidence) -> Iterable[str]:
 
 
 def _is_explained(evidence: Evidence) -> bool:
-    """Whether `iotoll explain` records such a run: arm64 boards of this machine with one CPU."""
+    """Whether `iotoll explain` dissects such a run: arm64 boards of this machine; of several CPUs,
+    what their boots kept."""
     boots = (boot for side in evidence.sides.values() for boot in side.boots)
     return (
         evidence.clock is Clock.INSTRUCTIONS
         and evidence.manifest.runner == "local"
         and all(build.arch == "arm64" for build in evidence.builds.values())
-        and not any(boot.shares_clock for boot in boots)
+        and not any(boot.shares_clock and WINDOWS not in (boot.digests or ()) for boot in boots)
     )
 
 

@@ -345,7 +345,7 @@ def _print_group(
 
 
 def _print_figures(evidence: Evidence, views: list[CellView], console: Console) -> None:
-    note = clock_note(evidence.clock, evidence.virtual)
+    note = clock_note(evidence.clock, evidence.virtual, evidence.native)
     unit = unit_label(unit_of(evidence), evidence.clock)
     sections = shown_sections(evidence.clock)
     if any(r.comparison for v in views for r in v.rows):

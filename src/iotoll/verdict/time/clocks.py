@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
+from iotoll.kernels import compiled
 from iotoll.records import results
 from iotoll.records.models import (
     BuildRecord,
@@ -17,8 +18,11 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.verdict.findings import of_times
 
 DECIDED = (Outcome.PASS, Outcome.REGRESSION)
+CONFIRMED = "confirm"
+"""Folder of a run in which a native board confirms its verdict: a run of its own."""
 
 
 def beside(run: RunDir, verdict: VerdictRecord, blocks: Sequence[Clock]) -> VerdictRecord:
@@ -28,7 +32,7 @@ def beside(run: RunDir, verdict: VerdictRecord, blocks: Sequence[Clock]) -> Verd
     """
     named = run.manifest.beside
     if named is None:
-        return verdict
+        return confirmed(run, verdict)
     other = RunDir.open(Path(named))
     if _kernels(other) != _kernels(run):
         raise UsageError(f"--beside {named}: it judged another candidate or base")
@@ -36,6 +40,39 @@ def beside(run: RunDir, verdict: VerdictRecord, blocks: Sequence[Clock]) -> Verd
     if found.clock is verdict.clock:
         raise UsageError(f"--beside {named}: it is of the same clock, '{found.clock.value}'")
     return together(verdict, found, blocks, other.root.name)
+
+
+def confirmed(run: RunDir, verdict: VerdictRecord) -> VerdictRecord:
+    """A run's verdict with what a native board says of it, if one was asked (`gate/confirm.py`).
+
+    Its outcome stays: such a board informs, and blocks nothing.
+    """
+    root = run.root / CONFIRMED
+    if not (root / "verdict.json").is_file():
+        return verdict
+    # scipy takes a second to import, and gates do without.
+    from iotoll.verdict.time.judge import shares
+
+    other = RunDir.open(root)
+    found = results.read(other.verdict, VerdictRecord)
+    same = _kernels(other) == _kernels(run)
+    times = shares(found) if same else []
+    missing = compiled.of_run(other)
+    shown = OtherClock(
+        clock=found.clock,
+        outcome=found.outcome,
+        sentence=found.sentence,
+        regressions=found.regressions,
+        run=CONFIRMED,
+        blocks=False,
+        reading="" if same else "The native board had another base or candidate: run it again.",
+        board=found.board,
+        times=times,
+        missing=list(missing.unbuilt) if missing else [],
+    )
+    if same:
+        shown = shown.model_copy(update={"reading": of_times(verdict.cells, shown)})
+    return verdict.model_copy(update={"other": shown})
 
 
 def _kernels(run: RunDir) -> list[str]:

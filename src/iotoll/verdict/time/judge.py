@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.stats import t as student
@@ -19,6 +20,8 @@ from iotoll.records.models import (
     SectionComparison,
     SequentialRecord,
     SideResult,
+    TimeShare,
+    VerdictRecord,
 )
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict.findings import no_figures
@@ -27,6 +30,11 @@ from iotoll.verdict.time.noise import history, history_file, load
 from iotoll.verdict.time.pairs import OVERHEAD, Pairs, make_pairs
 from iotoll.verdict.time.screen import ASIDE
 from iotoll.verdict.time.sequential import Judged, Known, Look, Plan, State, judge, look_at, plan_of
+
+SHARE_LEVEL = 0.95
+"""Of the interval of what a section takes longer (`shares`)."""
+FEWEST_FOR_SHARE = 3
+"""Pairs with fewer of which nothing is said."""
 
 MOST_WOULD_DO = 1000
 """Where more pairs than that would be needed, no number is given."""
@@ -215,6 +223,8 @@ class _Found:
     def _why(self, at: int, wide: bool) -> str:
         look = self.look
         assert look is not None
+        if self.pairs.takes_no_time(at):
+            return "takes no time: this disk ends a request while it is handed over"
         if look.suspect[0, at]:
             return (
                 f"the candidate was far above the base in {look.slow[0, at]} pairs, more often "
@@ -290,7 +300,7 @@ def _cell(found: _Found, cell: str, growths: Sequence[GrowthRecord]) -> CellVerd
 
 def _comparison(found: _Found, at: int, growth: GrowthRecord) -> SectionComparison:
     """The same in nanoseconds, as reports and formats know it from the other clock."""
-    base = float(np.nanmedian(found.pairs.base[:, at]))
+    base = 0.0 if found.pairs.takes_no_time(at) else float(np.nanmedian(found.pairs.base[:, at]))
     moved = "grew" if growth.state == "grew" else "shrank" if growth.improved else "same"
     return SectionComparison.model_validate(
         {
@@ -371,3 +381,53 @@ def decide_run(run: RunDir, cells: Sequence[str]) -> Decision:
     base, candidate = (results.read(run.side(s) / "result.json", SideResult) for s in SIDES)
     pairs = make_pairs(base, candidate, cells, list(policy.figures), manifest.seed)
     return decide(pairs, cells, policy, results.read(own, NoiseRecord), manifest.seed)
+
+
+def shares(verdict: VerdictRecord) -> list[TimeShare]:
+    """How much longer each figure takes by a verdict's pairs, with an interval (docs/time.md).
+
+    Cells of one boot share its noise, so a pair of boots counts once: the mean of its log ratios
+    over the cells. The interval is Student's over the pairs, as for a number of pairs that was
+    decided beforehand. In the order of the policy; empty without pairs.
+    """
+    if verdict.sequential is None or not verdict.cells:
+        return []
+    used = [not record.unused for record in verdict.sequential.pairs]
+    figures = dict.fromkeys(g.figure for cell in verdict.cells for g in cell.growth)
+    found = (_time_share(figure, verdict.cells, used) for figure in figures)
+    return [one for one in found if one is not None]
+
+
+def _time_share(
+    figure: str, cells: Sequence[CellVerdict], used: Sequence[bool]
+) -> TimeShare | None:
+    rows = [g for cell in cells for g in cell.growth if g.figure == figure]
+    values = np.array([[np.nan if r is None else np.log1p(r) for r in g.ratios] for g in rows])
+    values = values[:, np.array(used, np.bool_)]
+    values = values[:, ~np.isnan(values).any(axis=0)].mean(axis=0)
+    if len(values) < FEWEST_FOR_SHARE:
+        return None
+    reach = (
+        student.ppf((1 + SHARE_LEVEL) / 2, len(values) - 1)
+        * values.std(ddof=1)
+        / len(values) ** 0.5
+    )
+    growth, low, high = (
+        round(float(np.expm1(v)), 5)
+        for v in (values.mean(), values.mean() - reach, values.mean() + reach)
+    )
+    limit = min(g.unacceptable for g in rows)
+    return TimeShare(
+        part=figure,
+        growth=growth,
+        low=low,
+        high=high,
+        pairs=len(values),
+        moved=_way(low, high, limit),
+    )
+
+
+def _way(low: float, high: float, limit: float) -> Literal["grew", "shrank", "same", "unknown"]:
+    if low > 0 or high < 0:
+        return "grew" if low > 0 else "shrank"
+    return "same" if -limit < low and high < limit else "unknown"

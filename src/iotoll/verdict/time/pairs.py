@@ -38,6 +38,10 @@ class Pairs:
     base: Floats
     invalid: dict[str, str]
 
+    def takes_no_time(self, at: int) -> bool:
+        """Whether a figure has no time in either kernel: there is no such section on its disk."""
+        return bool(np.isnan(self.base[:, at]).all() and (self.ratios[:, at] == 0).any())
+
 
 def make_pairs(
     base: SideResult,
@@ -72,8 +76,8 @@ def make_pairs(
             for side, index in zip((base, candidate), at, strict=True)
         ]
         was, now = (np.array(v, np.float64) for v in values)
-        rows.append(now - was if not unused else np.full(len(was), np.nan))
-        before.append(np.exp(was))
+        rows.append(_ratio(was, now) if not unused else np.full(len(was), np.nan))
+        before.append(np.where(np.isinf(was), np.nan, np.exp(was)))
     names = [(cell, figure) for cell in cells for figure in figures]
     shape = (len(rows), len(names))
     return Pairs(
@@ -83,6 +87,14 @@ def make_pairs(
         np.array(before, np.float64).reshape(shape),
         {cell: why for cell in cells if (why := _invalid(base, candidate, cell))},
     )
+
+
+def _ratio(was: Floats, now: Floats) -> Floats:
+    """Log of candidate over base: 0 where both take no time, NaN where only one does."""
+    none = np.isinf(was)
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(none & np.isinf(now), 0.0, now - was)
+    return np.asarray(np.where(np.isinf(ratio), np.nan, ratio))
 
 
 def device_of(boot: BootRecord) -> str:
@@ -104,7 +116,7 @@ def _mismatch(base: BootRecord, candidate: BootRecord) -> str:
 
 
 def _value(side: SideResult, cell: str, index: int, figure: str) -> float:
-    """The log of a boot's figure; NaN when there is none that may be used."""
+    """The log of a boot's figure, -inf where it takes no time; NaN when none may be used."""
     records = side.cells.get(cell, [])
     record = records[index] if index < len(records) else None
     if record is None or record.invalid:
@@ -116,6 +128,8 @@ def _value(side: SideResult, cell: str, index: int, figure: str) -> float:
     else:
         return math.nan
     mean = stats.trimmed_mean
+    if mean == 0 and stats.max == 0:
+        return -math.inf  # a disk that ends requests while they are handed over
     return math.log(mean) if mean is not None and 0 < mean < math.inf else math.nan
 
 

@@ -11,7 +11,7 @@ figure whose candidate was far above its base more often than its history explai
 
 All within, and no alarm: pass. An alarm goes on to the pairs that its exact confirmation
 (`signflip`) needs, and is a regression when that confirms it. Neither after the last look:
-inconclusive.
+inconclusive; as early, where the noise leaves no later look a chance.
 
 Errors are controlled over a whole merge request: alarms over all figures and looks by alpha
 spending and Bonferroni, passes by beta spending (that one figure which grew ``unacceptable`` is
@@ -195,6 +195,15 @@ class Look:
     aside: Aside
 
 
+FUTILE = 5.0
+"""Noise of a pair over the limit, from which 16 pairs cannot rule the limit out."""
+
+FEWEST_FOR_GIVING_UP = 6
+"""Pairs before which the noise is not known well enough to give up."""
+
+NOWHERE = 2.0
+"""Standard errors that no figure may be from 0 where the search is given up before its end."""
+
 SURPRISE = 0.005
 """More pairs set aside than this likely by history, and a figure is not within."""
 
@@ -351,11 +360,29 @@ class _Run:
         passes = strict.all(axis=1) & (~alert | last)
         found.state[rows[passes]] = State.PASS
         found.state[rows[found.grew[rows].any(axis=1)]] = State.REGRESSION
+        given_up = _futile(look, plan, n) & ~alert & (found.state[rows] == State.OPEN)
+        found.state[rows[given_up]] = State.INCONCLUSIVE
         if last:
             found.state[rows[found.state[rows] == State.OPEN]] = State.INCONCLUSIVE
             return
         self.next[rows] = _next(plan, n, alert)
         found.wanted[rows] = np.minimum(pairs + self.next[rows] - n, plan.most_pairs)
+
+
+def _futile(look: Look, plan: Plan, pairs: int) -> Flags:
+    """Requests of which no later look can be a pass, and none is on its way to an alarm.
+
+    A board beside other work has noise of tens of per cent: without this, twice as many pairs as
+    the last look has would be booted for nothing. It only ever turns a decision into none, so no
+    error grows.
+    """
+    if pairs < FEWEST_FOR_GIVING_UP:
+        return np.zeros(len(look.low), np.bool_)
+    noisy = (look.estimate.deviation > FUTILE * plan.unacceptable) & ~look.within
+    cells = noisy.reshape(len(noisy), plan.cells, -1).any(axis=2).sum(axis=1)
+    mean = np.nan_to_num(look.estimate.mean)
+    nowhere = (np.abs(mean) < NOWHERE * look.estimate.error).all(axis=1)
+    return np.asarray((cells > int(plan.left_out * plan.cells)) & nowhere)
 
 
 def _next(plan: Plan, pairs: int, alert: Flags) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iotoll.core.errors import InfrastructureError
-from iotoll.records.models import NoisePair, NoiseRecord, Outcome, SideResult
+from iotoll.records.models import NoisePair, NoiseRecord, Outcome, Section, SideResult, Stats
 from iotoll.verdict.policy import load_time_policy
 from iotoll.verdict.time.judge import Decision, decide
 from iotoll.verdict.time.noise import extended
@@ -14,6 +14,7 @@ from iotoll.verdict.time.pairs import make_pairs
 from tests.unit.verdict.time.sides import CELLS, FIGURES, noisy, side
 
 POLICY = load_time_policy("time")
+S = Section.COMPLETION
 EMPTY = NoiseRecord(board="b", matrix="m", pairs=[])
 
 
@@ -112,6 +113,44 @@ def test_values_that_are_none_are_not_used(bad: float) -> None:
     growth = found.cells[0].growth[0]
     assert growth.pairs < found.sequential.used
     assert growth.ratios[1] is None
+
+
+def without_time(found: SideResult, cell: str) -> SideResult:
+    """A side of which ``completion`` of a cell takes no time."""
+    none = Stats(count=2048, min=0, median=0, trimmed_mean=0.0, mean=0.0, max=0)
+    cells = {
+        name: [
+            record.model_copy(
+                update={
+                    "sections": {
+                        **record.sections,
+                        S: record.sections[S].model_copy(update={"elapsed": none}),
+                    }
+                }
+            )
+            if name == cell
+            else record
+            for record in records
+        ]
+        for name, records in found.cells.items()
+    }
+    return found.model_copy(update={"cells": cells})
+
+
+def test_a_section_that_a_disk_does_not_have_is_said_and_keeps_no_cell_from_passing() -> None:
+    """null_blk ends a request in its queue function: there is no completion to be timed."""
+    values = noisy(1, 3)
+    base, candidate = side("base", values[0]), side("candidate", values[1])
+    none = without_time(base, CELLS[0])
+    known = history()
+    for pair in known.pairs:
+        pair.ratios[CELLS[0]][S.value] = 0.0  # as `extended` keeps it
+    found = judged(none, without_time(candidate, CELLS[0]), known)
+    assert found.outcome is Outcome.PASS
+    (growth,) = [g for g in found.cells[0].growth if g.figure == S.value]
+    assert "takes no time" in growth.why and not found.cells[1].growth[3].why
+    # What takes time in one kernel alone is no such section, and nothing says by how much it grew.
+    assert judged(none, candidate).outcome is not Outcome.PASS
 
 
 def test_a_cell_without_any_figure_is_infrastructure() -> None:
