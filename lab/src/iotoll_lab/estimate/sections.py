@@ -12,9 +12,9 @@ from iotoll.boards.plugin import TRACING, WINDOWS
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, disk_of, measure
-from iotoll.measure.elements import cut
+from iotoll.measure.elements import Readings, cut
 from iotoll.measure.iotable import IoTable
-from iotoll.measure.windows import Ints, Windows, read_windows
+from iotoll.measure.windows import Windows, read_windows
 from iotoll.records.models import Clock, Section
 from iotoll_lab.estimate.core import WHICH, Core, load_core
 from iotoll_lab.estimate.stream import Boot, ran_between
@@ -82,21 +82,23 @@ class _Cell:
         """Of each section."""
         windows, table = self.windows, self.table
         order = np.argsort(windows.times, kind="stable")
-        times = windows.times[order]
-        ends = np.searchsorted(times, [table["start"].min(), table.end.max()])
+        ends = np.searchsorted(windows.times[order], [table["start"].min(), table.end.max()])
         low, high = windows.places[order[ends]].tolist()
         boot = Boot(windows, self.symbols, ran_between(windows, low, high))
-        sums = [self._ns(boot, load_core(core, one), times, order) for one in which]
+        readings = Readings.of(windows)
+        sums = [self._ns(boot, load_core(core, one), readings) for one in which]
         for section, column in zip(SECTIONS, _COLUMNS, strict=True):
             counted = float(table.own(section).mean())
             yield Estimate(self.span.name, section, counted, tuple(ns[column] for ns in sums))
 
-    def _ns(self, boot: Boot, core: Core, times: Ints, order: Ints) -> dict[str, float]:
+    def _ns(self, boot: Boot, core: Core, readings: Readings) -> dict[str, float]:
         """Mean ns per I/O of each column."""
-        span = (self.span.start, self.span.end)
-        until = boot.until(core)[order]
+        spans = [(self.span.start, self.span.end)]
+        until = boot.until(core)
         with self.file.reading():
-            (columns,) = cut(times, until, str(self.file.data), self.device, [span], COMM, _COLUMNS)
+            (columns,) = cut(
+                readings, until, str(self.file.data), self.device, spans, COMM, _COLUMNS
+            )
         if len(columns["pid"]) != len(self.table):
             raise InfrastructureError(f"{self.file.path}: its cycles were cut into other I/Os")
         return {c: float(columns[c].mean()) * 1000 / core.mhz for c in _COLUMNS}
