@@ -27,6 +27,7 @@ COMMANDS = {
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
+    "experiment core": ("iotoll experiment core", "iotoll experiment core runs/NAME"),
     "experiment culprits": ("iotoll experiment culprits --ranges 40",),
     "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),
@@ -36,6 +37,10 @@ SUBCOMMANDS: dict[str, tuple[str, ...]] = {
         "iotoll experiment history --rows 1000000 --engine duckdb --engine spark",
     ),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
+    "experiment layouts": (
+        "iotoll experiment layouts --cells ufs-4k-randread-t1-direct",
+        "iotoll experiment layouts my.patch --layouts 30 --cells ufs-4k-randread-t1-direct",
+    ),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),
     "experiment realise": ("iotoll experiment realise --data REALISE-Performance",),

@@ -13,8 +13,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256, json_sha256
@@ -91,10 +92,7 @@ def clean_build(job: KernelJob, progress: Progress, folder: Path, timeout: float
     log.write_text("")
     tree = open_tree(job.source.tree, progress).at("clean")
     with tree.locked(progress), progress.step(f"build {folder.name} clean") as step:
-        out = job.out(tree)
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir(parents=True)
-        tree.checkout(str(job.source.git_tree))
+        out = _emptied(tree, job)
         work = _Workshop(tree, job, out, log, step, time.monotonic() + timeout)
         work.more = {"CCACHE_DISABLE": "1"}
         failure = work.compile(lambda: None)
@@ -102,6 +100,42 @@ def clean_build(job: KernelJob, progress: Progress, folder: Path, timeout: float
             raise failure
         shutil.copyfile(out / TARGETS[job.arch].image, folder / "Image")
         shutil.copyfile(out / ".config", folder / "config")
+
+
+@contextmanager
+def kept_objects(
+    job: KernelJob, progress: Progress, place: str, log: Path, timeout: float = TIMEOUT
+) -> Iterator[tuple[Path, Callable[[str], None]]]:
+    """Hold the kernel tree's work tree ``place``: its O= folder, and what makes a goal in it.
+
+    Objects that were made of the same job are there again; else the folder is empty. What the
+    caller changes in it is not seen: the place must be of its own. ``log`` is appended to. Errors
+    are those of `compile_job`, of each goal anew; ``timeout`` in seconds is for all together.
+    """
+    tree = open_tree(job.source.tree, progress).at(place)
+    with tree.locked(progress), progress.step(f"make in {place}") as step:
+        noted = tree.work / "objects-of"
+        out = job.out(tree)
+        if not noted.is_file() or noted.read_text() != job.key:
+            noted.unlink(missing_ok=True)
+            out = _emptied(tree, job)
+        work = _Workshop(tree, job, out, log, step, time.monotonic() + timeout)
+
+        def make(goal: str) -> None:
+            if failure := work.compile(lambda: None, goals=(goal,)):
+                raise failure
+            noted.write_text(job.key)
+
+        yield out, make
+
+
+def _emptied(tree: KernelTree, job: KernelJob) -> Path:
+    """The job's source, checked out, and its O= folder, without a file."""
+    out = job.out(tree)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    tree.checkout(str(job.source.git_tree))
+    return out
 
 
 class _Workshop:
@@ -197,8 +231,10 @@ class _Workshop:
         with self.log.open("a") as stream:
             stream.write(f"iotoll: built in an empty folder: {why}\n")
 
-    def compile(self, on_link: Callable[[], object]) -> IotollError | None:
-        """Configure and make the image; returns what failed."""
+    def compile(
+        self, on_link: Callable[[], object], goals: Sequence[str] = ()
+    ) -> IotollError | None:
+        """Configure and make the image and the device trees, or ``goals``; returns what failed."""
         target = TARGETS[self.job.arch]
         if self.job.source.side == "candidate":
             # The base's: a candidate's makefile could give it out as its own.
@@ -206,7 +242,7 @@ class _Workshop:
                 path.unlink(missing_ok=True)
         try:
             self._configure()
-            goals = (target.make_target, *self.job.dtbs)
+            goals = goals or (target.make_target, *self.job.dtbs)
             return self._failure() if self._make(goals, on_link) else None
         except IotollError as error:
             return error

@@ -18,7 +18,7 @@ from iotoll.core.digest import json_sha256
 from iotoll.core.errors import IotollError
 from iotoll.core.progress import Progress
 from iotoll.kernels import kernel_job, reuse, source
-from iotoll.kernels.compiling import clean_build, compile_job
+from iotoll.kernels.compiling import clean_build, compile_job, kept_objects
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.places import places
 from iotoll.kernels.tree import Change
@@ -252,3 +252,30 @@ def test_a_change_is_read_with_both_modes(tree: Path) -> None:
         ("more.h", "A", "000000", "100644"),
     ]
     assert all(isinstance(change, Change) for change in found)
+
+
+def test_kept_objects_are_there_again_until_the_source_is_another(
+    tree: Path, tmp_path: Path
+) -> None:
+    def made(one: SourceRecord) -> bool:
+        job = KernelJob.make(one, "arm64", FRAGMENTS)
+        with kept_objects(job, QUIET, "mine", tmp_path / "log") as (out, make):
+            was_there = (out / "mine").is_file()
+            (out / "mine").touch()
+            make("Image")
+            assert (out / "arch/arm64/boot/Image").is_file()
+        return was_there
+
+    first = record(tree)
+    assert [made(first), made(first)] == [False, True]
+    assert not made(record(tree, {"late/value.h": "#define VALUE 9\n"}))
+
+
+def test_kept_objects_of_a_goal_that_fails_are_not_taken_again(tree: Path, tmp_path: Path) -> None:
+    job = KernelJob.make(record(tree), "arm64", FRAGMENTS)
+    for _ in range(2):
+        with kept_objects(job, QUIET, "mine", tmp_path / "log") as (out, make):
+            assert not (out / "mine").exists()
+            (out / "mine").touch()
+            with pytest.raises(IotollError, match="no_goal"):
+                make("no_goal")

@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from iotoll_lab.experiments.builds import builds_command
+from iotoll_lab.experiments.core import core_command
 from iotoll_lab.experiments.culprits import culprits_command
 from iotoll_lab.experiments.detector import detector_command
 from iotoll_lab.experiments.exact import exact_command
 from iotoll_lab.experiments.explained import explained_command
 from iotoll_lab.experiments.gates import innocent_command, planted_command
 from iotoll_lab.experiments.history_size import history_command
+from iotoll_lab.experiments.layouts import layouts_command
 from iotoll_lab.experiments.range_command import ranges_command
 from iotoll_lab.experiments.realise import realise_command
 from iotoll_lab.experiments.rule import rule_command
@@ -31,10 +33,12 @@ def experiment_group() -> None:
 
 for _command in (
     builds_command,
+    core_command,
     detector_command,
     exact_command,
     explained_command,
     history_command,
+    layouts_command,
     innocent_command,
     planted_command,
     culprits_command,

@@ -292,7 +292,7 @@ def _line(row: Row) -> str:
     "--data",
     required=True,
     metavar="FOLDER",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False),
     help="A clone of github.com/mozilla/REALISE-Performance.",
 )
 @click.option("--annotations", default=ANNOTATIONS, show_default=True, metavar="FILE")
@@ -313,6 +313,8 @@ def realise_command(
     out: Path,
 ) -> None:
     """Score the nightly's detector on Mozilla's series, beside methods whose outputs are there."""
+    if not data.is_dir():
+        raise UsageError(f"--data {data}: no such folder: clone mozilla/REALISE-Performance there")
     clone = Clone(data / annotations, data / series, data / others)
     scores = scored(clone, margin, limit)
     table = rows(scores)
