@@ -57,5 +57,5 @@ pub use shown::{Found, Outline, Shown, Wanted};
 pub use source::Source;
 pub use stats::Stats;
 pub use stream::{IoTaker, Wish, stream};
-pub use tracing::{tracing, Reading};
+pub use tracing::{Reading, tracing};
 pub use values::Values;

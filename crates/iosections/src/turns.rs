@@ -77,7 +77,9 @@ impl Counts {
                 list.push((time, count));
             }
         }
-        cpus.iter_mut().for_each(|list| list.sort_unstable());
+        for list in &mut cpus {
+            list.sort_unstable();
+        }
         Self { cpus }
     }
 

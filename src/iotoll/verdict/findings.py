@@ -224,7 +224,8 @@ def of_native(cells: Sequence[CellVerdict], other: OtherClock | None) -> list[Fi
 def of_times(cells: Sequence[CellVerdict], other: OtherClock) -> str:
     """What a native board says of a verdict, in one sentence."""
     if not other.times:
-        return f"How much time it is was not measured on {other.board}."
+        lacks = f": its kernel has nothing of {', '.join(other.missing)}" if other.missing else ""
+        return f"How much time it is was not measured on {other.board}{lacks}."
     pairs = max(share.pairs for share in other.times)
     grown = dict.fromkeys(_TIMED.get(g.name, g.name) for g in movements(cells) if g.grew)
     native = (one for name in grown if (one := _time_of(name, other)) is not None)
