@@ -46,5 +46,5 @@ def test_an_invalid_model_is_named(tmp_path: Path, change: tuple[str, str], word
     path.write_text(text.replace(*change, 1))
     with pytest.raises(UsageError, match=f"own.toml: .*{words}"):
         load_caches(str(path))
-    with pytest.raises(UsageError, match="There are: cortex-a73"):
+    with pytest.raises(UsageError, match="There are: cortex-a53, cortex-a73"):
         load_caches("absent")

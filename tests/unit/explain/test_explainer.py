@@ -85,7 +85,7 @@ def test_ios_of_a_boot_are_in_the_order_in_which_the_gate_pairs_them() -> None:
         (["--untraced", "--cache"], "--untraced: give no --io"),
         (["--io", "3", "--slowest"], "give one of them"),
         (["--slowest"], "--slowest needs one --cell"),
-        (["--cache-model", "absent"], "no cache model 'absent'. There are: cortex-a73"),
+        (["--cache-model", "absent"], "no cache model 'absent'. There are: cortex-a53, cortex-a73"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -88,7 +88,7 @@ def beside(base: Sequence[Estimate], candidate: Sequence[Estimate]) -> Iterator[
 
 
 @click.command("core")
-@click.argument("run", required=False, type=click.Path(exists=True, path_type=Path))
+@click.argument("run", required=False, type=click.Path(path_type=Path))
 @click.option("--core", default="cortex-a53", show_default=True, help="A core, or its file.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/core"))
 def core_command(run: Path | None, core: str, out: Path) -> None:

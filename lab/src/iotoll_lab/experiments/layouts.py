@@ -215,7 +215,7 @@ def _less(
 
 
 @click.command("layouts")
-@click.argument("patch", required=False, type=click.Path(exists=True, path_type=Path))
+@click.argument("patch", required=False, type=click.Path(path_type=Path))
 @click.option("--layouts", default=60, show_default=True, type=click.IntRange(2))
 @click.option("--fit", type=click.IntRange(_LEAST), help="Layouts that intervals are made of.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
