@@ -81,7 +81,7 @@ def test_probes_are_the_clocks_return_and_the_switch() -> None:
 
 @pytest.mark.parametrize("count", [1200, 1201])
 def test_functions_of_an_x86_64_image(tmp_path: Path, count: int) -> None:
-    names = {"aper_cpu": 0, "aother": 4096} | {f"Tfunction_{i}": 64 * i for i in range(count)}
+    names = {"aper_cpu": 0, "anext": 4096} | {f"Tfunction_{i}": 64 * i for i in range(count)}
     path = bzimage(tmp_path / "Image", names | {"Ddata": 64 * count})
     found = read_functions(path)
     assert found.names == tuple(f"function_{i}" for i in range(count))
