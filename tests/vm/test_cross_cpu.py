@@ -55,7 +55,7 @@ def own_completion(run: Path, cell: str) -> float:
         windows=[(w.start, w.end) for w in BootTraceFile(trace).windows if w.name == cell],
     )
     whole = float(np.median([value for value in table["own_completion"] if value is not None]))
-    assert whole > record["sections"]["completion"]["own"]["median"] > whole / 5, "net of it"
+    assert whole > record["sections"]["completion"]["own"]["median"] > whole / 10, "net of it"
     return whole
 
 
