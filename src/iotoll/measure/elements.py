@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Annotated, Any, Literal
 
@@ -262,7 +262,12 @@ class Readings:
     @classmethod
     def of(cls, windows: Windows) -> Readings:
         """Those of a boot."""
-        return cls(windows.times, list(windows.of_cpus()))
+        return cls(windows.times, windows.in_time)
+
+    @cached_property
+    def _of_cpus(self) -> list[tuple[Ints, Ints]]:
+        """The readings of each CPU by number, and their times."""
+        return [(mine, self.times[mine]) for mine in self.cpus]
 
     def between(self, until: Ints, begin: Ints, end: Ints) -> Ints:
         """What all CPUs have between pairs of times, shape (pairs,).
@@ -270,18 +275,20 @@ class Readings:
         ``until`` is what each reading has before it on its CPU, shape (readings,).
         """
         total = np.zeros(len(begin), np.int64)
-        for mine in self.cpus:
-            sums = np.concatenate([[0], until[mine]])
-            low, high = (np.searchsorted(self.times[mine], at, side="right") for at in (begin, end))
-            total += sums[high] - sums[low]
+        for mine, times in self._of_cpus:
+            for sign, at in ((-1, begin), (1, end)):
+                place = np.searchsorted(times, at, side="right")
+                # Before its first reading a CPU has nothing.
+                read = place > 0
+                total[read] += sign * until[mine[place[read] - 1]]
         return total
 
     def counts(self, until: Ints, begin: int, end: int) -> bytes:
         """Option ``counts`` of the analyser, for events between two times."""
         rows = []
-        for cpu, mine in enumerate(self.cpus):
-            low = max(int(np.searchsorted(self.times[mine], begin)) - 1, 0)
-            here = mine[low : int(np.searchsorted(self.times[mine], end, side="right"))]
+        for cpu, (mine, times) in enumerate(self._of_cpus):
+            low = max(int(np.searchsorted(times, begin)) - 1, 0)
+            here = mine[low : int(np.searchsorted(times, end, side="right"))]
             number = np.full(len(here), cpu, np.int64)
             rows.append(np.column_stack((number, self.times[here], until[here])))
         return np.concatenate(rows).astype(np.uint64).tobytes()

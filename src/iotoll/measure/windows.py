@@ -109,11 +109,19 @@ class Windows:
         ends = [high for _, high in self.of_cpu[:-1]]
         return np.searchsorted(ends, number, side="right").astype(np.int64)
 
-    def of_cpus(self) -> Iterator[Ints]:
+    @cached_property
+    def in_time(self) -> list[Ints]:
         """The marks of the clock of each CPU by their numbers in ``times``, in order of time."""
         order = np.argsort(self.times, kind="stable")
-        for cpu in range(len(self.of_cpu)):
-            yield order[self.cpu[order] == cpu]
+        return [order[self.cpu[order] == cpu] for cpu in range(len(self.of_cpu))]
+
+    @cached_property
+    def _reached(self) -> list[tuple[Ints, Ints]]:
+        """Of each CPU: when it read the clock, and its place before each reading and at the end."""
+        return [
+            (self.times[mine], np.concatenate([[first], self.places[mine]]))
+            for mine, (first, _) in zip(self.in_time, self.of_cpu, strict=True)
+        ]
 
     def reach(self, begin: int, end: int) -> list[tuple[int, int]]:
         """From which mark to before which other one each CPU ran from one time to another.
@@ -121,9 +129,8 @@ class Windows:
         That is what each executed between its last readings of the clock at both times.
         """
         found = []
-        for mine, (first, _) in zip(self.of_cpus(), self.of_cpu, strict=True):
-            places = np.concatenate([[first], self.places[mine]])
-            low, high = np.searchsorted(self.times[mine], [begin, end], side="right")
+        for times, places in self._reached:
+            low, high = np.searchsorted(times, [begin, end], side="right")
             found.append((int(places[low]), int(places[high])))
         return found
 
