@@ -7,7 +7,7 @@ sums over functions are the analyser's own counts, whatever rule it has for furt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from iotoll.records.models import Clock, Section
 SECTIONS = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION, Section.RETURN)
 """Those in which the CPU works for the I/O."""
 
-_COLUMNS = tuple(f"own_{section.value}" for section in SECTIONS)
+COLUMNS = tuple(f"own_{section.value}" for section in SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,19 @@ def by_function(
 ) -> dict[str, CellFunctions]:
     """Divide the cells of a boot's folder; ``on_cell`` is told how many are done.
 
-    Raises UsageError where the boot has not kept what it executed, InfrastructureError where its
-    files contradict each other.
+    Errors are those of `windows_of` and `cells_of`.
     """
+    counter = _Counter(windows_of(folder))
+    found: dict[str, CellFunctions] = {}
+    for file, span, device, table in cells_of(folder, cells):
+        with file.reading():
+            found[span.name] = counter.cell(file, span, device, table)
+        on_cell(len(found))
+    return found
+
+
+def windows_of(folder: Path) -> Windows:
+    """What a boot executed; UsageError where it has not kept that, or has several CPUs."""
     windows = read_windows(folder)
     if windows is None:
         raise UsageError(
@@ -62,18 +72,37 @@ def by_function(
         )
     if len(windows.of_cpu) > 1:
         raise UsageError(f"{folder}: is of several CPUs: only those of one CPU are divided yet")
-    counter = _Counter(windows)
-    found: dict[str, CellFunctions] = {}
+    return windows
+
+
+def cells_of(
+    folder: Path, cells: Sequence[str]
+) -> Iterator[tuple[BootTraceFile, Span, str, IoTable]]:
+    """Cells of a boot's folder: trace, where the cell is in it, the disk's number, and its I/Os.
+
+    Raises InfrastructureError where the boot's files contradict each other.
+    """
     for path in sorted(folder.glob("*/trace.dat")):
         file = BootTraceFile(path)
         for span in (span for span in file.windows if span.name in cells):
             device = _device(folder, disk_of(span))
             options = {"device": device, "comm": COMM, "tracing": folder / TRACING}
             (measured,) = measure(file, [span], Clock.INSTRUCTIONS, **options)  # type: ignore[arg-type]
-            with file.reading():
-                found[span.name] = counter.cell(file, span, device, measured.table)
-            on_cell(len(found))
-    return found
+            yield file, span, device, measured.table
+
+
+def cut_cell(
+    file: BootTraceFile, span: Span, device: str, sums: tuple[Readings, Ints], ios: int
+) -> dict[str, Any]:
+    """The `COLUMNS` of a cell with another count (`iotoll.measure.elements.cut`).
+
+    Raises InfrastructureError where these are not the same ``ios`` I/Os.
+    """
+    spans = [(span.start, span.end)]
+    (columns,) = cut(*sums, str(file.data), device, spans, COMM, COLUMNS)
+    if len(columns["pid"]) != ios:
+        raise InfrastructureError(f"{file.path}: with another count it was cut into other I/Os")
+    return columns
 
 
 def _device(folder: Path, label: str) -> str:
@@ -141,6 +170,7 @@ class _Counter:
         here = np.bincount(self._group, self._executed * often[self._window], len(self._names))
         part = self._part(span)
         ends = np.searchsorted(part.times, np.stack([table["start"], table.end]))
+        readings = Readings(part.times, [np.arange(len(part.times))])
         sums = (
             (self._name(group), self._until(group, part)) for group in np.flatnonzero(here).tolist()
         )
@@ -148,22 +178,11 @@ class _Counter:
             # Most of what runs between two I/Os is in none.
             if not (until[ends[1]] - until[ends[0]]).any():
                 continue
-            readings = Readings(part.times, [np.arange(len(part.times))])
-            columns = self._cut(file, span, device, (readings, until), len(table))
-            for section, column in zip(SECTIONS, _COLUMNS, strict=True):
+            columns = cut_cell(file, span, device, (readings, until), len(table))
+            for section, column in zip(SECTIONS, COLUMNS, strict=True):
                 if value := int(columns[column].sum()):
                     counts[section][name] = counts[section].get(name, 0) + value
         return CellFunctions(span.name, len(table), totals, counts, self._callers(often))
-
-    @staticmethod
-    def _cut(
-        file: BootTraceFile, span: Span, device: str, sums: tuple[Readings, Ints], ios: int
-    ) -> dict[str, Any]:
-        spans = [(span.start, span.end)]
-        (columns,) = cut(*sums, str(file.data), device, spans, COMM, _COLUMNS)
-        if len(columns["pid"]) != ios:
-            raise InfrastructureError(f"{file.path}: a function was cut into other I/Os")
-        return columns
 
     def _name(self, group: int) -> str:
         return self._windows.symbols.name(int(self._names[group]))

@@ -65,9 +65,13 @@ def percent(ratio: float | None, digits: int = 1) -> str:
     return f"{ratio * 100:.{digits}f}{NBSP}%".replace("-", MINUS)
 
 
+WHOLE_PERCENT = 0.0995
+"""Shares from here on are told without a decimal."""
+
+
 def signed_percent(ratio: float) -> str:
     """Return a relative change as ``+14 %`` or ``+5.3 %``; below 0.1 % its first digit."""
-    digits = 0 if abs(ratio) >= 0.0995 else 1
+    digits = 0 if abs(ratio) >= WHOLE_PERCENT else 1
     if 0 < abs(ratio) < 0.001:
         digits = min(-math.floor(math.log10(abs(ratio) * 100)), 6)
     text = percent(ratio, digits)

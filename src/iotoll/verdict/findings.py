@@ -28,6 +28,7 @@ from iotoll.records.text import (
     DEVICES,
     MINUS,
     NBSP,
+    WHOLE_PERCENT,
     clean,
     number,
     plural,
@@ -52,8 +53,6 @@ REQUEST = (Section.SUBMISSION, Section.COMPLETION)
 """Sections that are one request's; the others are the I/O's."""
 _COUNTS = tuple(unit.value for unit in Unit)
 _NAMES = {"whole": "the whole I/O", "work": "all that ran"}
-_WHOLE = 0.0995
-"""Shares from here on are told without a decimal, as `signed_percent` does."""
 _TIMED = {"whole": "overhead"}
 """What a native board has of a part, where it is not the section itself."""
 _Cost = tuple[str, ElementComparison]
@@ -249,7 +248,7 @@ def _time_of(part: str, other: OtherClock | None) -> TimeShare | None:
 
 def _time_words(share: TimeShare, where: str = " on this CPU") -> str:
     """``+1.4 % (0.9 to 1.9 %) of submission on this CPU``."""
-    digits = 0 if abs(share.growth) >= _WHOLE else 1
+    digits = 0 if abs(share.growth) >= WHOLE_PERCENT else 1
     ends = f"{100 * share.low:.{digits}f} to {100 * share.high:.{digits}f} %".replace("-", MINUS)
     amount = f"{signed_percent(share.growth)} ({ends}) of {share.part}{where}"
     if share.moved == "same":

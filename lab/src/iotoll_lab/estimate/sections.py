@@ -6,22 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from iotoll.boards.plugin import TRACING, WINDOWS
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.explain.by_function import COLUMNS, SECTIONS, cells_of, cut_cell, windows_of
 from iotoll.kernels.symbols import Symbols, read_symbols
-from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, disk_of, measure
-from iotoll.measure.elements import Readings, cut
+from iotoll.measure.boot_trace import BootTraceFile, Window
+from iotoll.measure.elements import Readings
 from iotoll.measure.iotable import IoTable
-from iotoll.measure.windows import Windows, read_windows
-from iotoll.records.models import Clock, Section
+from iotoll.measure.windows import Windows
+from iotoll.records.models import Section
 from iotoll_lab.estimate.core import WHICH, Core, load_core
 from iotoll_lab.estimate.stream import Boot, ran_between
-
-SECTIONS = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION, Section.RETURN)
-"""Those in which the CPU works for the I/O."""
-_COLUMNS = tuple(f"own_{section.value}" for section in SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -49,22 +42,11 @@ def estimates(
     Raises UsageError where the boot has not kept what it executed, InfrastructureError where its
     files contradict each other.
     """
-    windows = read_windows(folder)
-    if windows is None:
-        raise UsageError(
-            f"{folder}: has no {WINDOWS}: only exact arm64 boards with one CPU keep what they"
-            " executed; measure again on one"
-        )
-    symbols = read_symbols(image)
-    for path in sorted(folder.glob("*/trace.dat")):
-        file = BootTraceFile(path)
-        for span in (span for span in file.windows if span.name in cells):
-            device = _device(folder, disk_of(span))
-            options = {"device": device, "comm": COMM, "tracing": folder / TRACING}
-            (measured,) = measure(file, [span], Clock.INSTRUCTIONS, **options)  # type: ignore[arg-type]
-            if len(measured.table):
-                boot = _Cell(windows, symbols, file, span, device, measured.table)
-                yield from boot.estimates(core, which)
+    windows, symbols = windows_of(folder), read_symbols(image)
+    for file, span, device, table in cells_of(folder, cells):
+        if len(table):
+            boot = _Cell(windows, symbols, file, span, device, table)
+            yield from boot.estimates(core, which)
 
 
 @dataclass(frozen=True)
@@ -81,32 +63,17 @@ class _Cell:
     def estimates(self, core: str, which: Sequence[str]) -> Iterator[Estimate]:
         """Of each section."""
         windows, table = self.windows, self.table
-        order = np.argsort(windows.times, kind="stable")
-        ends = np.searchsorted(windows.times[order], [table["start"].min(), table.end.max()])
-        low, high = windows.places[order[ends]].tolist()
+        ((low, high),) = windows.reach(int(table["start"].min()), int(table.end.max()))
         boot = Boot(windows, self.symbols, ran_between(windows, low, high))
         readings = Readings.of(windows)
         sums = [self._ns(boot, load_core(core, one), readings) for one in which]
-        for section, column in zip(SECTIONS, _COLUMNS, strict=True):
+        for section, column in zip(SECTIONS, COLUMNS, strict=True):
             counted = float(table.own(section).mean())
             yield Estimate(self.span.name, section, counted, tuple(ns[column] for ns in sums))
 
     def _ns(self, boot: Boot, core: Core, readings: Readings) -> dict[str, float]:
         """Mean ns per I/O of each column."""
-        spans = [(self.span.start, self.span.end)]
-        until = boot.until(core)
+        sums = (readings, boot.until(core))
         with self.file.reading():
-            (columns,) = cut(
-                readings, until, str(self.file.data), self.device, spans, COMM, _COLUMNS
-            )
-        if len(columns["pid"]) != len(self.table):
-            raise InfrastructureError(f"{self.file.path}: its cycles were cut into other I/Os")
-        return {c: float(columns[c].mean()) * 1000 / core.mhz for c in _COLUMNS}
-
-
-def _device(folder: Path, label: str) -> str:
-    rows = (line.split() for line in (folder / "boot/devices").read_text().splitlines())
-    found = {row[0]: row[2] for row in rows if len(row) > 2}
-    if label not in found:
-        raise InfrastructureError(f"{folder}: the board did not say which disk {label} is")
-    return found[label]
+            columns = cut_cell(self.file, self.span, self.device, sums, len(self.table))
+        return {c: float(columns[c].mean()) * 1000 / core.mhz for c in COLUMNS}

@@ -157,9 +157,7 @@ def summary(evidence: Evidence) -> Facts:
     if source:
         facts.append(("Kernel", _kernel_short(source)))
     board = verdict.board if verdict else manifest.board
-    # A board of this machine whose code no QEMU runs is a process of it.
-    native = manifest.runner == "local" and manifest.accelerator == "none"
-    real = "native, User Mode Linux" if native else "real"
+    real = "native, User Mode Linux" if evidence.native else "real"
     kind = f"virtual, QEMU {manifest.accelerator.upper()}" if evidence.virtual else real
     facts.append(("Board", f"{board} ({kind})"))
     note = clock_note(evidence.clock, evidence.virtual, evidence.native).rstrip(".")
