@@ -123,6 +123,11 @@ class VirtualBoard(Board):
         """Whether the board leaves nothing to the host, so that I/Os can be paired."""
         return self.qemu.patched
 
+    @property
+    def has_recorder(self) -> bool:
+        """Whether its boots count what they execute, I/O by I/O, without what records the trace."""
+        return self.is_exact and self.arch == "arm64"
+
     @model_validator(mode="before")
     @classmethod
     def _one_server(cls, data: Any) -> Any:

@@ -104,7 +104,7 @@ class Bench:
             self.clock is Clock.INSTRUCTIONS
             and self.send_times is None
             and isinstance(board, VirtualBoard)
-            and (board.is_exact, board.arch) == (True, "arm64")
+            and board.has_recorder
             and bool(plugin_name())
         )
 

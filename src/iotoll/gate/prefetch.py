@@ -71,7 +71,7 @@ def is_counted(setup: Setup) -> bool:
         and manifest.clock is Clock.INSTRUCTIONS
         and manifest.runner == "local"
         and isinstance(board, VirtualBoard)
-        and (board.is_exact, board.arch) == (True, "arm64")
+        and board.has_recorder
     )
 
 
