@@ -32,7 +32,7 @@ from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.gate.flow import Flow
 from iotoll.kernels.build import KernelSpec, build_side
-from iotoll.kernels.changed import changed_functions
+from iotoll.kernels.changed import differing_functions
 from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
@@ -256,7 +256,7 @@ class Meter:
                 first.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(image, first)
             elif first.is_file():
-                found = changed_functions(read_symbols(first), read_symbols(image))
+                found = differing_functions(read_symbols(first), read_symbols(image))
                 results.write_text(folder / _CHANGED, json.dumps(found) + "\n")
         except UsageError:
             return  # an image without symbols, which nothing counts either

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -57,7 +58,7 @@ def judge_command(
         cell = _cell(asked[0], list(candidate.cells))
         element, _, section = asked[1].rpartition(":")
         found = ten_lines(base, candidate, policy, cell, _section(section, policy), element)
-        click.echo(json.dumps(asdict(found), indent=1)) if as_json else _print(found, Console())
+        click.echo(json.dumps(_json(found), indent=1)) if as_json else _print(found, Console())
         return
     judged = judge(base, candidate, policy, list(candidate.cells))
     rows = [
@@ -113,10 +114,21 @@ def _near(asked: str, known: Sequence[str]) -> str:
     return f": it has {', '.join(known[:_NEAR])}" + (" ..." if len(known) > _NEAR else "")
 
 
+def _json(found: Lines) -> dict[str, Any]:
+    return {name: value for name, value in asdict(found).items() if value is not None}
+
+
 def _print(found: Lines, console: Console) -> None:
     console.print(Text(found.title, "bold"))
     for number, line in enumerate(found.lines, 1):
         click.echo(f"{number:2}. {line}")
+    _print_sizes(found, console)
+    if found.affected is not None:
+        console.print()
+        _print(found.affected, console)
+
+
+def _print_sizes(found: Lines, console: Console) -> None:
     if not found.sizes:
         return
     table = Table(*SIZES, box=None, pad_edge=False, header_style="dim")

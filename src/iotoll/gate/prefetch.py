@@ -114,10 +114,11 @@ def _changed_code(setup: Building) -> None:
 
 def _base_boot(setup: Setup) -> None:
     """Have the base's figures (`iotoll.measure.collect` remembers them)."""
-    from iotoll.measure.collect import analyze
+    from iotoll.measure.collect import affected, analyze
 
     folder = setup.run.boot("base", 1)
-    analyze(folder, results.read(folder / "boot.json", BootRecord))
+    record = results.read(folder / "boot.json", BootRecord)
+    analyze(folder, record, affected(setup.run, record))
 
 
 @contextmanager

@@ -11,7 +11,8 @@ is therefore not seen. Loops are aligned by padding that depends on where the fu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
@@ -58,6 +59,45 @@ def changed_functions(base: Symbols, candidate: Symbols) -> tuple[str, ...]:
     before, after = normal([b for _, b, _ in left]), normal([c for _, _, c in left])
     changed = {n for (n, _, _), b, c in zip(left, before, after, strict=True) if b != c}
     return tuple(name for name, old, _ in pairs if old is None or name in changed)
+
+
+def differing_functions(base: Symbols, candidate: Symbols) -> tuple[str, ...]:
+    """As `changed_functions`, and behind them those that the candidate has no more.
+
+    Of code that moved from one function to another, or has another name now, the sum over all of
+    them is the same.
+    """
+    gone = (name for name in base.codes if name not in candidate.codes)
+    return *changed_functions(base, candidate), *gone
+
+
+@lru_cache(maxsize=2)
+def affected_functions(base: Symbols, candidate: Symbols) -> frozenset[str]:
+    """Functions in which the two kernels may execute something else because of the patch.
+
+    Those that differ, and those that they call from more or fewer places.
+    """
+    changed = differing_functions(base, candidate)
+    before, after = _calls(base, changed), _calls(candidate, changed)
+    called = {name for name in (*before, *after) if before[name] != after[name]}
+    return frozenset(called.union(changed))
+
+
+def _calls(symbols: Symbols, functions: Iterable[str]) -> Counter[str]:
+    """From how many places of some functions others are called, or jumped to, by their names."""
+    pattern, low, bits = BRANCH
+    found: Counter[str] = Counter()
+    for name in functions:
+        span, words = symbols.span(name), _joined([symbols.code(name)[:LONGEST]])
+        if span is None:
+            continue
+        place = np.flatnonzero(matches(words, pattern))
+        goal = place + distance(words[place], low, bits)
+        outside = goal[(goal < 0) | (goal >= len(words))]
+        # Distances backwards wrap around, as addresses do.
+        numbers = symbols.index(np.uint64(span[0]) + (4 * outside).astype(np.uint64))
+        found.update(symbols.names[number] for number in numbers[numbers >= 0].tolist())
+    return found
 
 
 ALIGNED = 2000

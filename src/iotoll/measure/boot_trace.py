@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.calibrate import event_costs
-from iotoll.measure.elements import ElementCounter
+from iotoll.measure.elements import AFFECTED, ElementCounter
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.fio_choice import Calls
 from iotoll.measure.io_order import GATE_COLUMNS, ordered
@@ -137,9 +137,12 @@ class BootTraceFile:
         return [Window(name, t, end) for (t, name), end in zip(marks, ends, strict=False)]
 
 
-def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def analyze_boot(
+    folder: Path, boot: BootRecord, affected: Collection[str] = ()
+) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """Analyse all batches of a boot; returns the cells' records and the events' calibrated costs.
 
+    ``affected`` are functions whose instructions are counted separately as well.
     Costs are empty when the boot ran no calibration. Raises InfrastructureError when a trace is
     corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
     """
@@ -158,7 +161,7 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     turns = folder / TURNS if (folder / TURNS).is_file() and not tracing else None
     recording = Recording.read(tracing) if tracing else None
     windows = read_windows(folder)
-    elements = ElementCounter(windows) if windows else None
+    elements = ElementCounter(windows, affected) if windows else None
     records: dict[str, CellRecord] = {}
     calibration = {}
     for file in files:
@@ -181,7 +184,8 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                 cells = [m for m in every if m.window.name in records and len(m.table)]
                 for measured, vector in zip(cells, _vectors(elements, device, cells), strict=True):
                     name = measured.window.name
-                    records[name] = records[name].model_copy(update={"vector": vector})
+                    update = {"affected": vector.pop(AFFECTED, None), "vector": vector}
+                    records[name] = records[name].model_copy(update=update)
     runs_in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
     ios = {name: record.ios["seen"] for name, record in records.items()}
     for name, work in read_work(folder, ios, [w.name for w in runs_in_order], windows).items():

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
-from iotoll.kernels.changed import changed_functions
+from iotoll.kernels.changed import affected_functions, differing_functions
 from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
@@ -49,7 +49,7 @@ def collect(
     for number in numbers:
         folder = run.boot(side, number)
         record = results.read(folder / "boot.json", BootRecord)
-        figures, _ = analyze(folder, record)
+        figures, _ = analyze(folder, record, affected(run, record))
         boots.append(record.model_copy(update={"event_cost": costs}))
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in figures.items():
@@ -75,12 +75,26 @@ def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:
 
 
 def _changed(run: RunDir) -> list[str] | None:
-    """Functions of the candidate's image that the base's has not, or has with other code."""
+    """Functions that one of the images has not, or that have other code in the two."""
     try:
         base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
     except UsageError:
         return None
-    return list(changed_functions(base, candidate))
+    return list(differing_functions(base, candidate))
+
+
+def affected(run: RunDir, boot: BootRecord) -> frozenset[str]:
+    """Functions that the candidate affects, where several CPUs make the boot's totals unsteady.
+
+    None for boards with one CPU, and where the images do not tell.
+    """
+    if not boot.shares_clock or run.manifest.kind != "gate":
+        return frozenset()
+    try:
+        base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
+    except UsageError:
+        return frozenset()
+    return affected_functions(base, candidate)
 
 
 def _at(side: SideResult | None, cell: str, place: int) -> CellRecord | None:
@@ -97,26 +111,35 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
     record = results.read(folder / "boot.json", BootRecord)
     if record.clock is Clock.TIME and run.manifest.kind == "gate":
         return {}
-    return analyze(folder, record)[1]
+    return analyze(folder, record, affected(run, record))[1]
 
 
-def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def analyze(
+    folder: Path, boot: BootRecord, functions: frozenset[str] = frozenset()
+) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """The cells' records and the events' costs of a boot, by whoever cut its I/Os.
 
-    It is remembered, for the same record and files: the base's first boot is asked for its costs
-    and for its cells, and all first boots again after further ones.
+    ``functions`` are counted separately as well (`affected`). It is remembered, for the same
+    record and files: the base's first boot is asked for its costs and for its cells, and all first
+    boots again after further ones.
     """
     sealed.check(folder, boot.digests)
     # A record of an older iotoll does not say which files it is of.
-    return _known(folder, boot.model_dump_json()) if boot.digests else _analyzed(folder, boot)
+    if not boot.digests:
+        return _analyzed(folder, boot, functions)
+    return _known(folder, boot.model_dump_json(), functions)
 
 
 @lru_cache(maxsize=16)
-def _known(folder: Path, text: str) -> tuple[dict[str, CellRecord], dict[str, float]]:
-    return _analyzed(folder, BootRecord.model_validate_json(text))
+def _known(
+    folder: Path, text: str, functions: frozenset[str]
+) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    return _analyzed(folder, BootRecord.model_validate_json(text), functions)
 
 
-def _analyzed(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def _analyzed(
+    folder: Path, boot: BootRecord, functions: frozenset[str]
+) -> tuple[dict[str, CellRecord], dict[str, float]]:
     if boot.measured == "board":
         return board_records(folder / RECEIVED, boot)
-    return analyze_boot(folder, boot)
+    return analyze_boot(folder, boot, functions)

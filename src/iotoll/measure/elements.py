@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import cached_property, lru_cache
@@ -36,6 +36,9 @@ Word = Annotated[tuple[Number, Number], Field(description="mask, and what is lef
 
 _PASSED = 32
 """Blocks of functions that pass a call on, of which the caller is looked for behind."""
+
+AFFECTED = "instructions"
+"""What the kernel's own instructions in some functions are called among elements."""
 
 SHARE = 0.01
 """Functions that have less of an element per I/O are not named."""
@@ -157,11 +160,14 @@ class _Counted:
 class ElementCounter:
     """Counts the elements of one boot."""
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: Windows, affected: Collection[str] = ()) -> None:
+        """``affected`` are functions whose instructions are counted as well, as `AFFECTED`."""
         self._windows = windows
         self._readings = Readings.of(windows)
         self._known = load_elements()
         self._counted = _counted(windows, self._known)
+        if affected:
+            self._counted.append(_Counted(AFFECTED, [_of_functions(windows, affected)]))
         self._until: list[Ints] = [
             np.sum([part.until(windows) for part in one.parts], axis=0) for one in self._counted
         ]
@@ -357,6 +363,18 @@ def _counted(windows: Windows, known: Elements) -> list[_Counted]:
     ):
         found.setdefault(key, []).append(part)
     return [_Counted(key, parts) for key, parts in found.items()]
+
+
+def _of_functions(windows: Windows, names: Collection[str]) -> _InWindows:
+    """The instructions of some functions."""
+    window, entry, often = windows.entries
+    block = np.where(entry < ACCESS, entry, 0)
+    function = windows.symbols.index(windows.blocks["address"])[block]
+    numbers = [n for n, name in enumerate(windows.symbols.names) if name in names]
+    here = np.flatnonzero((entry < ACCESS) & np.isin(function, np.array(numbers, np.int64)))
+    count = windows.blocks["instructions"][block[here]].astype(np.int64) * often[here]
+    owners, owner = np.unique(function[here], return_inverse=True)
+    return _InWindows(window[here], count, owner.reshape(-1), owners)
 
 
 def _of_windows(

@@ -19,10 +19,12 @@ from iotoll.verdict.time.levels import confirm_levels
 class CountRule(Model):
     """What is counted for each I/O, and by how much it may grow: up to ``threshold`` nothing moved.
 
-    ``per_request``: the threshold is for each request of an I/O.
+    ``per_request``: the threshold is for each request of an I/O. ``affected``: the threshold of
+    what functions differ by that the candidate affects, where that of all others is larger.
     """
 
     threshold: int = Field(ge=0)
+    affected: int | None = Field(None, ge=0)
     unit: str = "instructions"
     per_request: bool = False
     gated: bool = True
@@ -107,7 +109,9 @@ class CellException(Model):
 class SharedClockRule(Model):
     """For boards whose CPUs take turns on one clock (`Policy.on_shared_clock`)."""
 
-    threshold: int = Field(0, ge=0, description="in place of a smaller one")
+    threshold: int = Field(
+        0, ge=0, description="in place of a smaller one, but in functions that the patch affects"
+    )
 
 
 class AcceptRule(Model):
@@ -199,11 +203,16 @@ class Policy(Model):
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
     def on_shared_clock(self) -> Policy:
-        """This policy for a board whose CPUs take turns: smaller differences are none."""
+        """This policy for a board whose CPUs take turns.
+
+        Smaller differences are none there, but in functions that the candidate affects.
+        """
         least = self.shared_clock.threshold
 
         def raised(rule: CountRule) -> CountRule:
-            return rule.model_copy(update={"threshold": max(rule.threshold, least)})
+            if rule.threshold >= least:
+                return rule
+            return rule.model_copy(update={"threshold": least, "affected": rule.threshold})
 
         return self.model_copy(
             update={
@@ -218,8 +227,10 @@ class Policy(Model):
         name = "whole" if section is None else section
         for other in self.exceptions:
             if name in other.sections and any(fnmatchcase(cell, p) for p in other.cells):
-                known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
-                rule = rule.model_copy(update=known)
+                update = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
+                if other.threshold is not None:
+                    update["affected"] = None
+                rule = rule.model_copy(update=update)
         return rule
 
     def element(self, key: str) -> CountRule:

@@ -98,9 +98,9 @@ def test_the_bases_boot_is_analysed_once(tmp_path: Path, monkeypatch: pytest.Mon
     plain = collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
     asked: list[Path] = []
 
-    def counting(folder: Path, boot: BootRecord) -> object:
+    def counting(folder: Path, boot: BootRecord, functions: frozenset[str]) -> object:
         asked.append(folder)
-        return analyze_boot(folder, boot)
+        return analyze_boot(folder, boot, functions)
 
     monkeypatch.setattr(collecting, "analyze_boot", counting)
     # Images that were never made have no functions.

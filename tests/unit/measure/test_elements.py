@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from iotoll.measure.elements import (
+    AFFECTED,
     ElementCounter,
     Readings,
     _counted,
@@ -160,6 +161,23 @@ def test_whole_ios_have_what_ran_from_call_to_return() -> None:
         one.key: counter._whole(place, table).tolist() for place, one in enumerate(counter._counted)
     }
     assert whole == {"dmb": [2, 3], "wakeups": [1, 0]}
+
+
+def test_instructions_of_some_functions_are_counted_apart() -> None:
+    found = windows(
+        [(SEND, [NOP, NOP]), (WAKE, [DMB_ISH, NOP, NOP])],
+        [[0, 1, 0], [1], [ACCESS]],
+        times=[100, 200, 300],
+        accesses=[(SEND, 0, 0)],
+        devices=["ufs"],
+    )
+    counter = ElementCounter(found, {"send", "of_no_image"})
+    table = IoTable({"start": np.array([50, 100]), "end": np.array([150, 250])}, 2)
+    (place,) = [n for n, one in enumerate(counter._counted) if one.key == AFFECTED]
+    assert counter._whole(place, table).tolist() == [4, 0]
+    (part,) = counter._counted[place].parts
+    assert [found.symbols.name(n) for n in part.owners.tolist()] == ["send"]
+    assert AFFECTED not in {one.key for one in ElementCounter(found)._counted}
 
 
 def test_elements_are_named_in_plain_words() -> None:

@@ -186,6 +186,12 @@ class CellRecord(Model):
         description="other costs by element, those that no I/O has left out; absent where the"
         " board counts none",
     )
+    affected: ElementRecord | None = Field(
+        None,
+        description="instructions of the functions that the candidate affects"
+        " (`iotoll.kernels.changed`), of boards whose CPUs share a clock; absent where no I/O has"
+        " any",
+    )
     work: WorkRecord | None = Field(
         None, description="absent where nothing counts it: real boards, the clock `time`"
     )

@@ -27,8 +27,8 @@ class SideResult(Model):
     cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
     changed: list[str] | None = Field(
         None,
-        description="of a candidate: functions with other machine code than the base's, where the"
-        " images tell and the cells' work was counted",
+        description="of a candidate: functions with other machine code than the base's, or that one"
+        " of the two has not, where the images tell and the cells' work was counted",
     )
 
 

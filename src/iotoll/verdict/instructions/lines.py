@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
@@ -13,17 +13,29 @@ from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.record import size_of
-from iotoll.verdict.instructions.rule import asked, fitting, incomparable, per_io
-from iotoll.verdict.policy import Policy
+from iotoll.verdict.instructions.rule import (
+    affected,
+    affected_count,
+    asked,
+    fitting,
+    incomparable,
+    per_io,
+)
+from iotoll.verdict.policy import CountRule, Policy
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What the rule says of one part of a cell: a title, ten lines, and every size it asked."""
+    """What the rule says of one part of a cell: a title, ten lines, and every size it asked.
+
+    ``affected`` is the same of functions that the candidate affects, where these have another
+    threshold.
+    """
 
     title: str
     lines: list[str]
     sizes: list[list[str]]
+    affected: Lines | None = None
 
 
 SIZES = ("Of", "Above", "Grew", "Shrank", "Share", "Own", "Chance", "Mean", "Lacks")
@@ -61,6 +73,22 @@ def ten_lines(
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
     rule = policy.element(element) if element else policy.rule(cell, section)
     count = per_io(rule, sides[0])
+    found = _lines(paired, sides, count, policy, f"{cell}: {name}")
+    of_some = {} if element else affected(cell, *sides, {section: count}, policy)
+    for one in of_some.values():
+        title = f"{cell}: {name}, of functions that the candidate affects"
+        more = _lines(one, sides, affected_count(count), policy, title)
+        found = replace(found, affected=more)
+    return found
+
+
+def _lines(
+    paired: PairedIos,
+    sides: tuple[Sequence[CellRecord], Sequence[CellRecord]],
+    count: CountRule,
+    policy: Policy,
+    title: str,
+) -> Lines:
     wanted = asked(policy, count, paired.boots)
     moved = find(paired, wanted)
     shown = nearest(paired, wanted)
@@ -71,7 +99,7 @@ def ten_lines(
     else:
         rest = _decided(paired, wanted, shown, moved, policy)
     return Lines(
-        f"{cell}: {name}, in {count.unit} an I/O; {_boots(paired.boots)} of each kernel",
+        f"{title}, in {count.unit} an I/O; {_boots(paired.boots)} of each kernel",
         [*first, *rest],
         [_size(one, wanted) for one in trials(paired, wanted)],
     )

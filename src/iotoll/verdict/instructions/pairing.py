@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iotoll.records.models import CellRecord, OrderedIos, Section
+from iotoll.records.models.analysis import ElementRecord
 from iotoll.verdict.policy import MovedRule
 
 Ints = NDArray[np.int64]
@@ -27,35 +28,40 @@ class Column:
     """One section of one thread's I/Os in order of start, shape (I/Os,) each.
 
     ``value`` is in the record's unit, and 0 where it is not ``known``; ``kind`` says which events
-    bound the section.
+    bound the section; ``affected`` is what of the value the functions have that the candidate
+    affects.
     """
 
     value: Ints
     known: NDArray[np.bool_]
     kind: NDArray[np.str_]
+    affected: Ints
 
     def cut(self, start: int, end: int) -> Column:
         """The I/Os from number ``start`` to before number ``end``."""
         here = slice(start, end)
-        return Column(self.value[here], self.known[here], self.kind[here])
+        return Column(self.value[here], self.known[here], self.kind[here], self.affected[here])
 
 
-NONE = Column(np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.str_))
+NONE = Column(
+    np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.str_), np.empty(0, np.int64)
+)
 """Of a thread that a boot has not."""
 
 
 class Ordered:
     """The I/Os of one boot's cell; columns are made once, when they are asked for."""
 
-    def __init__(self, ios: OrderedIos) -> None:
+    def __init__(self, ios: OrderedIos, affected: ElementRecord | None = None) -> None:
         self.sections = list(ios.sections)
         self._ios = ios
+        self._affected = affected
         self._columns: dict[Section | None, dict[int, Column]] = {}
 
     def columns(self, section: Section | None) -> dict[int, Column]:
         """Number of a thread → its I/Os; the section None is the whole I/O."""
         if section not in self._columns:
-            self._columns[section] = _by_thread(self._ios, section)
+            self._columns[section] = _by_thread(self._ios, section, self._affected)
         return self._columns[section]
 
     def along(
@@ -79,7 +85,9 @@ class Ordered:
             )
 
 
-def _by_thread(ios: OrderedIos, section: Section | None) -> dict[int, Column]:
+def _by_thread(
+    ios: OrderedIos, section: Section | None, affected: ElementRecord | None
+) -> dict[int, Column]:
     values: Sequence[int | None] = ios.whole if section is None else ios.sections.get(section, [])
     rows = len(values)
     thread = np.array(ios.thread[:rows], np.int64)
@@ -89,10 +97,15 @@ def _by_thread(ios: OrderedIos, section: Section | None) -> dict[int, Column]:
     if section is not None and ios.marks:
         names = np.array([kinds.get(section, "") for kinds in ios.mark_kinds])
         kind = names[np.array(ios.marks[:rows], np.int64)]
+    of_some = np.zeros(rows, np.int64)
+    if affected is not None:
+        runs = affected.whole if section is None else affected.sections.get(section, [])
+        some = [count or 0 for count, times in runs for _ in range(times)]
+        of_some[: len(some)] = some
     found = {}
     for number in np.unique(thread):
         mine = thread == number
-        found[int(number)] = Column(value[mine], known[mine], kind[mine])
+        found[int(number)] = Column(value[mine], known[mine], kind[mine], of_some[mine])
     return found
 
 
@@ -136,25 +149,27 @@ def pair(
     parts: Sequence[Section | None],
     burst: int,
     rule: MovedRule,
+    affected: bool = False,
 ) -> dict[Section | None, PairedIos]:
     """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O.
 
     The base may have more boots than the candidate: they show how much it differs from itself.
-    ``burst`` I/Os of a thread are submitted together, and are of one round.
+    ``burst`` I/Os of a thread are submitted together, and are of one round. ``affected``: of each
+    difference only what the functions differ by, the same way, that the candidate affects.
     """
-    bases, candidates = _ordered(base), _ordered(candidate)
+    bases, candidates = _ordered(base, affected), _ordered(candidate, affected)
     both = _lags(zip(bases[: len(candidates)], candidates, strict=True), rule.lag)
     own = [_lags([two], rule.lag) for two in combinations(bases, 2)]
-    return {part: _with_own(both, own, part, (burst, rule.rounds)) for part in parts}
+    return {part: _with_own(both, own, part, (burst, rule.rounds), affected) for part in parts}
 
 
 Boots = list[tuple[Ordered, Ordered, int] | None]
 """Two boots' I/Os and by how many the second is shifted; None where one has no I/Os in order."""
 
 
-def _ordered(records: Sequence[CellRecord]) -> list[Ordered | None]:
-    orders = (record.in_order for record in records)
-    return [Ordered(ios) if ios is not None else None for ios in orders]
+def _ordered(records: Sequence[CellRecord], affected: bool) -> list[Ordered | None]:
+    pairs = ((record.in_order, record.affected if affected else None) for record in records)
+    return [Ordered(ios, some) if ios is not None else None for ios, some in pairs]
 
 
 def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]], lag: float) -> Boots:
@@ -162,11 +177,15 @@ def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]], lag: float) ->
 
 
 def _with_own(
-    both: Boots, own: Sequence[Boots], section: Section | None, rounds: tuple[int, int]
+    both: Boots,
+    own: Sequence[Boots],
+    section: Section | None,
+    rounds: tuple[int, int],
+    affected: bool,
 ) -> PairedIos:
-    bases = [_differences(two, section, *rounds) for two in own]
+    bases = [_differences(two, section, rounds, affected) for two in own]
     return replace(
-        _differences(both, section, *rounds),
+        _differences(both, section, rounds, affected),
         own=tuple(paired.differences for paired in bases),
         own_rounds=tuple(paired.round for paired in bases),
         own_unpaired=max(
@@ -177,7 +196,10 @@ def _with_own(
     )
 
 
-def _differences(boots: Boots, section: Section | None, burst: int, most: int) -> PairedIos:
+def _differences(
+    boots: Boots, section: Section | None, rounds_of: tuple[int, int], affected: bool
+) -> PairedIos:
+    burst, most = rounds_of
     rows: list[Ints] = [np.empty((0, 4), np.int64)]
     unpaired = foreign = 0
     kinds = ("", "")
@@ -194,11 +216,22 @@ def _differences(boots: Boots, section: Section | None, burst: int, most: int) -
                 kinds = (str(before.kind[row]), str(after.kind[row]))
             (good,) = np.nonzero(before.known & after.known & ~strange)
             was = before.value[good]
+            difference = after.value[good] - was
+            if affected:
+                of_some = after.affected[good] - before.affected[good]
+                difference = _common(difference, of_some)
             numbers = np.full(len(good), boot), good // burst
-            rows.append(np.column_stack((after.value[good] - was, was, *numbers)))
+            rows.append(np.column_stack((difference, was, *numbers)))
     table = np.concatenate(rows)
     rounds = _rounds(table[:, 2], table[:, 3], most)
     return PairedIos(table[:, 0], table[:, 1], table[:, 2], rounds, unpaired, foreign, kinds)
+
+
+def _common(one: Ints, other: Ints) -> Ints:
+    """By how much both differ, where they do the same way; else 0."""
+    same = np.where(np.sign(one) == np.sign(other), np.sign(one), 0)
+    found: Ints = same * np.minimum(np.abs(one), np.abs(other))
+    return found
 
 
 def _rounds(boot: Ints, number: Ints, most: int) -> Ints:

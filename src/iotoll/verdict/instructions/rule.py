@@ -13,7 +13,7 @@ The thresholds are data (pipelines/policies/).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -142,18 +142,15 @@ def _cell(
     why = _unusable(sides)
     if why:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
-    parts: list[Section | None] = [*policy.sections, None]
-    paired = pairing.pair(*sides, parts, parse_cell(name).depth, policy.moved)
-    counts = {part: per_io(policy.rule(name, part), sides[0]) for part in parts}
+    paired, found = _instructions(name, *sides, policy)
     sections = [
-        SectionComparison(section=part, **found)
+        SectionComparison(section=part, **fields)
         for part in policy.sections
-        if (found := compare(paired[part], counts[part], policy))
+        if (fields := found[part])
     ]
     if policy.moved_between == "allow":
         sections = _balanced(sections)
-    found = compare(paired[None], counts[None], policy)
-    whole = Comparison(**found) if found else None
+    whole = Comparison(**fields) if (fields := found[None]) else None
     changed = frozenset(candidate.changed or ())
     work = compare_work(*sides, (sections, whole), policy.work, changed)
     elements = compare_elements(*sides, policy, partial(compare_counts, policy, name), changed)
@@ -176,6 +173,24 @@ def _cell(
         why=why,
     )
     return verdict, paired
+
+
+Fields = dict[str, Any] | None
+
+
+def _instructions(
+    name: str, base: Sequence[CellRecord], candidate: Sequence[CellRecord], policy: Policy
+) -> tuple[Paired, dict[Section | None, Fields]]:
+    """The paired I/Os of each part of a cell, and what the rule says of them."""
+    parts: list[Section | None] = [*policy.sections, None]
+    paired = pairing.pair(base, candidate, parts, parse_cell(name).depth, policy.moved)
+    counts = {part: per_io(policy.rule(name, part), base) for part in parts}
+    found = {part: compare(paired[part], counts[part], policy) for part in parts}
+    for part, one in affected(name, base, candidate, counts, policy).items():
+        every, fields = found[part], compare(one, affected_count(counts[part]), policy)
+        if every and every["moved"] == "same" and fields and fields["moved"] in ("grew", "shrank"):
+            found[part] = {**fields, "confidence": f"{fields['confidence']} {AFFECTED}"}
+    return paired, found
 
 
 def compare_counts(
@@ -206,7 +221,37 @@ def per_io(count: CountRule, base: Sequence[CellRecord]) -> CountRule:
     ios = sum(path.ios for record in base for path in record.paths)
     requests = sum(path.ios * path.requests for record in base for path in record.paths)
     times = max(round(requests / ios), 1) if ios else 1
-    return count.model_copy(update={"threshold": count.threshold * times})
+    update = {"threshold": count.threshold * times}
+    if count.affected is not None:
+        update["affected"] = count.affected * times
+    return count.model_copy(update=update)
+
+
+AFFECTED = "Counted in the functions that the candidate affects."
+"""What the verdict rests on where the CPUs share a clock, and a smaller threshold holds."""
+
+
+def affected(
+    cell: str,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    counts: Mapping[Section | None, CountRule],
+    policy: Policy,
+) -> Paired:
+    """The parts of a cell of which differences of the functions are judged that the patch affects.
+
+    None where one threshold holds for all functions, or where a boot did not count them apart.
+    """
+    records = (*base, *candidate)
+    if any(one.vector is None for one in records) or not any(one.affected for one in records):
+        return {}
+    parts = [part for part, count in counts.items() if count.affected is not None]
+    return pairing.pair(base, candidate, parts, parse_cell(cell).depth, policy.moved, affected=True)
+
+
+def affected_count(count: CountRule) -> CountRule:
+    """The same count with the threshold of functions that the candidate affects."""
+    return count.model_copy(update={"threshold": count.affected, "affected": None})
 
 
 def asked(policy: Policy, count: CountRule, boots: int) -> Asked:
