@@ -23,6 +23,7 @@ from iotoll.gate.conclude import MoreBoots, conclude, failed, tried_notes
 from iotoll.records import results
 from iotoll.records.models import (
     Outcome,
+    SelectionRecord,
     SideResult,
     SourceRecord,
     VerdictRecord,
@@ -89,6 +90,7 @@ class Flow(Building):
             return
         source = self.run.side("candidate") / "source.json"
         asked = results.read(source, SourceRecord).accepts if source.is_file() else None
+        self._note_reached()
         verdict = self._verdict(asked or [])
         if verdict.outcome is Outcome.PASS and self._tried(verdict):
             verdict = self._verdict(asked or [])
@@ -108,8 +110,17 @@ class Flow(Building):
         run_boots(self.run, self.bench, self.wanted, self.progress, PARALLEL, self.connect)
         self._drop_stale()
         self.collect()
-        reach.reached(self)
+        self._note_reached()
         return True
+
+    def _note_reached(self) -> None:
+        """Note what ran in no tried cell: an earlier command may have ended before it did."""
+        selected = results.read(self.run.selection, SelectionRecord)
+        if selected.tried is None or self.stored or not self.cells:
+            return
+        from iotoll.gate import reach
+
+        reach.reached(self)
 
     def _verdict(self, asked: Sequence[str]) -> VerdictRecord:
         """What the boots show, after those that it needs."""

@@ -14,6 +14,7 @@ from iotoll.core.progress import Progress
 from iotoll.explain import gate_coverage
 from iotoll.gate import reach
 from iotoll.gate.conclude import tried_notes
+from iotoll.gate.flow import Flow
 from iotoll.records import results
 from iotoll.records.models import (
     CellChoice,
@@ -22,9 +23,11 @@ from iotoll.records.models import (
     LineCoverage,
     SelectionRecord,
     TriedRecord,
+    VerdictRecord,
 )
 from tests.unit.explain.kernels import NOP, RET
 from tests.unit.explain.test_unseen import kernel
+from tests.unit.runs import add_boots, make_run
 
 NVME = "nvme-4k-randread-t1-direct"
 
@@ -153,3 +156,22 @@ def test_every_function_of_a_family_is_a_glob_of_a_name() -> None:
     assert sum(bool(one.runs) for one in families.values()) >= 10
     for one in families.values():
         assert all(fnmatch.translate(glob) and " " not in glob for glob in one.runs)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_command_that_resumes_says_what_no_tried_cell_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    """45.2: killed behind the choice of further cells, a run never said what these did not run."""
+    run = make_run(tmp_path / "run")
+    add_boots(run)
+    tried = TriedRecord(functions=["a", "b"], families=["libaio"])
+    selected = results.read(run.selection, SelectionRecord)
+    results.write(run.selection, selected.model_copy(update={"tried": tried}))
+    monkeypatch.setattr(reach, "_idle", lambda setup: ["b"])
+    flow = Flow(run, Progress(quiet=True), stored=stored)
+    flow.collect()
+    flow.judge()
+    told = results.read(run.verdict, VerdictRecord).warnings
+    assert told[0] == "a(), b() ran in no selected cell: tried family libaio"
+    assert told[1:] == ([] if stored else ["no cell that was tried runs b()"])
