@@ -13,7 +13,16 @@ from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
 from iotoll.boards.qemu import TURNS
 from iotoll.boots.counts import COUNTED
-from tests.vm.conftest import EXAMPLES, FAULTS, UNCALIBRATED, Done, measure, needs_board, run_gate
+from tests.vm.conftest import (
+    EXAMPLES,
+    FAULTS,
+    UNCALIBRATED,
+    Done,
+    measure,
+    needs_board,
+    run_gate,
+    succeed,
+)
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(3600)]
 BOARD = "virt-arm64-smp4"
@@ -96,6 +105,27 @@ def test_two_boots_of_one_kernel_leave_the_same_bytes(done: Done, tmp_path: Path
     again = run_gate(tmp_path / "run", "--candidate", PATCH, *WORDS, "--until", "boot")
     for name in (WINDOWS, TRACING, COUNTED, TURNS, "nvme/trace.dat", "ufs/trace.dat"):
         assert (done.run / KEPT / name).read_bytes() == (again.run / KEPT / name).read_bytes(), name
+
+
+def test_a_few_instructions_in_changed_functions_are_found_and_named(tmp_path: Path) -> None:
+    """45.1: up to 32 instructions passed there; those of unchanged functions still do."""
+    small = FAULTS / "eight-instructions.patch"
+    found = run_gate(tmp_path / "run", "--candidate", small, *WORDS)
+    assert found.code == 1, found.verdict
+    grown = {
+        (cell["cell"], section["section"]): (section["delta"], section["threshold"])
+        for cell in found.verdict["cells"]
+        for section in cell["sections"]
+        if section["moved"] == "grew"
+    }
+    parts = {(UFS, "submission"), *((cell, "completion") for cell in (NVME, MANY))}
+    parts |= {(cell, "vfs_fs") for cell in (UFS, NVME, MANY)}
+    assert grown == dict.fromkeys(parts, (8, 4))
+    told = json.loads((found.run / "findings.json").read_text())["findings"]
+    sentences = [one["sentence"] for one in told if one["kind"] == "regression"]
+    assert all("8 of them in iotoll_eight (" in sentence for sentence in sentences), sentences
+    words = ("judge", found.run, "--explain", UFS, "submission")
+    assert "10. Growth of it is a regression." in succeed(*words).stdout
 
 
 def test_a_neutral_patch_moves_no_element(done: Done, tmp_path: Path) -> None:

@@ -94,6 +94,11 @@ def test_noise_elsewhere_does_not_hide_it(policy: Policy) -> None:
     assert (found.outcome, delta) == (Outcome.REGRESSION, 8)
 
 
+def test_the_size_is_theirs_where_the_total_moved_by_about_as_much(policy: Policy) -> None:
+    found, delta = gated(policy, lambda i: 40 + 25 * (i % 2), lambda i: 40)
+    assert (found.outcome, delta) == (Outcome.REGRESSION, 40)
+
+
 def test_a_large_cost_is_told_as_the_total(policy: Policy) -> None:
     found, delta = gated(policy, lambda i: 300, lambda i: 40)
     assert (found.outcome, delta) == (Outcome.REGRESSION, 300)

@@ -187,10 +187,22 @@ def _instructions(
     counts = {part: per_io(policy.rule(name, part), base) for part in parts}
     found = {part: compare(paired[part], counts[part], policy) for part in parts}
     for part, one in affected(name, base, candidate, counts, policy).items():
-        every, fields = found[part], compare(one, affected_count(counts[part]), policy)
-        if every and every["moved"] == "same" and fields and fields["moved"] in ("grew", "shrank"):
+        fields = compare(one, affected_count(counts[part]), policy)
+        if fields and _tells(fields, found[part], counts[part]):
             found[part] = {**fields, "confidence": f"{fields['confidence']} {AFFECTED}"}
     return paired, found
+
+
+def _tells(fields: dict[str, Any], every: Fields, count: CountRule) -> bool:
+    """Whether what affected functions differ by stands for what ``every`` function does.
+
+    That is where it moved, and the total as well by as much, but for its threshold, or not at all.
+    """
+    if every is None or fields["moved"] not in ("grew", "shrank"):
+        return False
+    if every["moved"] != fields["moved"]:
+        return bool(every["moved"] == "same")
+    return bool(abs(every["delta"] - fields["delta"]) <= count.threshold)
 
 
 def compare_counts(
