@@ -16,6 +16,7 @@ import pytest
 from tests.vm.conftest import (
     FAULTS,
     LIMIT,
+    UNCALIBRATED,
     Done,
     command,
     environment,
@@ -85,3 +86,23 @@ def test_killed_while_it_tries_the_same_command_ends_as_without(
 def test_the_run_is_reproduced(done: Done, more: list[str]) -> None:
     found = json.loads(succeed("reproduce", done.run, "--json", *more).stdout)
     assert found["reproduced"] is True, found
+
+
+def test_lines_of_a_changed_header_are_those_of_who_includes_it(tmp_path: Path) -> None:
+    """No source file changed, and it was said that no changed line has code."""
+    needs_board("virt-arm64")
+    patch = FAULTS / "inline-function-of-a-header.patch"
+    words = (
+        "--candidate",
+        patch,
+        "--matrix",
+        UNCALIBRATED,
+        "--cells",
+        "nvme-4k-randread-t1-direct",
+    )
+    found = run_gate(tmp_path / "run", *words)
+    assert found.code == 0, found.verdict
+    coverage = json.loads((found.run / "explain.json").read_text())["coverage"]
+    (line,) = coverage["lines"]
+    assert (line["file"], line["function"]) == ("drivers/nvme/host/nvme.h", "nvme_strlen")
+    assert not line["executions"], "it runs when the disk is found"

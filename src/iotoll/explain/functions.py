@@ -60,17 +60,25 @@ class Lines:
         That takes no more than the base's build, as it is after a candidate was built. Where
         another build has its place, as when both images were in the cache, it is as `read`.
         """
-        if self._setup.run.manifest.tree is None:
+        run = self._setup.run
+        if run.manifest.tree is None:
             self.note = "the kernels were given as images: files and lines are not known"
             return {}
         code = {name: symbols.code(name) for name in names[:_MOST]}
+        listed, paths = run.build("candidate") / SOURCES, self._changed_paths()
         try:
             job, base = self._setup.build_job("candidate"), self._setup.build_job("base")
-            found = find_changed_lines(job, base, code, self._changed_paths(), Progress(quiet=True))
+            sources = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
+            found = find_changed_lines(job, base, code, paths, sources, Progress(quiet=True))
         except (IotollError, OSError) as error:
             self.note = f"files and lines are not known: {error}"
             return {}
-        return self.read("candidate", symbols, names) if found is None else found
+        if found is None:
+            return self.read("candidate", symbols, names)
+        lost = [name for name in code if name not in found]
+        if lost and any(path.endswith(".h") for path in paths):
+            self.note = f"a header changed, and lines are not looked up in {some_of(lost, 4)}"
+        return found
 
     def _changed_paths(self) -> list[str]:
         path = self._setup.run.side("candidate") / "source.json"

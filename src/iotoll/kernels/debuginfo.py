@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 _SIZE = 4  # bytes of an instruction
 _MOST_FILES = 8
 """Source files that may define a function; of a name in more of them nothing is known."""
+_MOST_USERS = 8
+"""Source files that are compiled for functions that a changed header is part of."""
 _COMMAND = re.compile(r"^(?:saved)?cmd_\S+ := (.+)$", re.M)
 _HARMLESS = re.compile(
     r"-[IDU].*|-O\w*|-c|-nostdinc|-pipe|-std=\w+|-W(?![alp],)[\w=+-]+|-Wa,-m[\w.+=-]+"
@@ -105,13 +108,15 @@ def find_changed_lines(
     base: KernelJob,
     code: Mapping[str, bytes],
     paths: Iterable[str],
+    sources: Sequence[str],
     quiet: Progress,
 ) -> dict[str, FunctionLines] | None:
     """The lines of functions of changed files, compiled beside the base's build; by name.
 
     Nothing is checked out, and nobody is waited for or kept waiting by more than other candidates'
     builds are: None where the base's build is not there, or somebody changes it. The files of
-    ``paths`` are the candidate's, all others the base's. The rest is as in `find_lines`.
+    ``paths`` are the candidate's, all others the base's. What a changed header is part of is looked
+    for in the other ``sources``, in `_MOST_USERS` files. The rest is as in `find_lines`.
     """
     if job.source.git_tree is None:
         return {}
@@ -120,19 +125,42 @@ def find_changed_lines(
         if place is None or not tree.has(job.source.git_tree):
             return None
         finder = _Finder(job, place, base)
-        with TemporaryDirectory(prefix="iotoll-lines-") as folder:
+        with TemporaryDirectory(prefix="iotoll-lines-") as name:
+            folder = Path(name)
             changed = [path for path in paths if path.endswith((".c", ".h"))]
-            for path in changed:
-                shown = tree.git("show", f"{job.source.git_tree}:{path}", check=False)
-                if shown.returncode == 0:  # else it is gone
-                    (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
-                    (Path(folder) / path).write_bytes(shown.stdout)
-            found: dict[str, FunctionLines] = {}
-            for path in sorted(path for path in changed if path.endswith(".c")):
-                wanted = {name: one for name, one in code.items() if name not in found}
-                if wanted and (unit := finder.compile(path, Path(folder))):
-                    found |= read_unit(unit, wanted, finder.tool, finder.folder)
+            _show(tree, job.source.git_tree, changed, folder)
+            units = sorted(path for path in changed if path.endswith(".c"))
+            found = _compiled(finder, units, code, folder)
+            left = [one for one in code if one not in found]
+            if len(units) < len(changed) and left:
+                places = _places(place.src, left, sources, set())
+                often = Counter(path for several in places.values() for path in several)
+                users = [path for path, _ in often.most_common(_MOST_USERS)]
+                # Beside the changed files a source finds these first.
+                _show(tree, job.source.git_tree, users, folder)
+                found |= _compiled(finder, users, {one: code[one] for one in left}, folder)
             return found
+
+
+def _show(tree: KernelTree, git_tree: str, paths: Iterable[str], folder: Path) -> None:
+    """Put files of a tree into a folder; those that it has not are left out."""
+    for path in paths:
+        shown = tree.git("show", f"{git_tree}:{path}", check=False)
+        if shown.returncode == 0:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(shown.stdout)
+
+
+def _compiled(
+    finder: _Finder, paths: Iterable[str], code: Mapping[str, bytes], folder: Path
+) -> dict[str, FunctionLines]:
+    """The lines of those of the functions that are in these files of a folder."""
+    found: dict[str, FunctionLines] = {}
+    for path in paths:
+        wanted = {name: one for name, one in code.items() if name not in found}
+        if wanted and (unit := finder.compile(path, folder)):
+            found |= read_unit(unit, wanted, finder.tool, finder.folder)
+    return found
 
 
 def _places(
