@@ -33,7 +33,6 @@ from iotoll.measure.substeps import steps
 from iotoll.measure.windows import read_windows
 from iotoll.measure.work import read_work
 from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SectionRecord
-from iotoll.records.models.analysis import ElementRecord
 
 if TYPE_CHECKING:
     from iotoll._native import Options
@@ -142,19 +141,13 @@ def analyze_boot(
 ) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """Analyse all batches of a boot; returns the cells' records and the events' calibrated costs.
 
-    ``affected`` are functions whose instructions are counted separately as well.
-    Costs are empty when the boot ran no calibration. Raises InfrastructureError when a trace is
-    corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
+    ``affected`` are functions whose instructions are counted separately as well. Costs are empty
+    when the boot ran no calibration. Raises InfrastructureError when a trace is corrupt or a cell
+    of ``boot.cells`` is missing: partial results never pass.
     """
     devices = _devices(folder / "boot/devices")
     files = [BootTraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]
-    fio: dict[str, FioJob] = {}
-    for file in files:
-        fio.update(read_jobs(file.path.with_name("fio.json")))
-    found = {window.name for file in files for window in file.windows}
-    missing = [cell for cell in boot.cells if cell not in found or cell not in fio]
-    if missing:
-        raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
+    fio = _jobs(folder, boot, files)
     virtual = boot.accelerator in ("tcg", "kvm")
     tracing = folder / TRACING if (folder / TRACING).is_file() else None
     # It has what each CPU executed itself, to the instruction.
@@ -166,8 +159,7 @@ def analyze_boot(
     calibration = {}
     for file in files:
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
-            options: Options = {"device": device, "comm": COMM, "turns": turns}
-            options["tracing"] = tracing
+            options: Options = {"device": device, "comm": COMM, "turns": turns, "tracing": tracing}
             options["direct_are_ios"] = boot.facts.before.get(CALLS) == "iomap"
             every = list(measure(file, list(runs), boot.clock, **options))
             for measured in every:
@@ -181,29 +173,43 @@ def analyze_boot(
                     span = _span(measured.table) if cell.depth > 1 else None
                     records[name] = record.model_copy(update={"invalid": why, "span": span})
             if elements:
-                cells = [m for m in every if m.window.name in records and len(m.table)]
-                for measured, vector in zip(cells, _vectors(elements, device, cells), strict=True):
-                    name = measured.window.name
-                    update = {"affected": vector.pop(AFFECTED, None), "vector": vector}
-                    records[name] = records[name].model_copy(update=update)
-    runs_in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
+                known = [m for m in every if m.window.name in records and len(m.table)]
+                for name, counted in _counted(elements, device, known).items():
+                    records[name] = records[name].model_copy(update=counted)
+    in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
     ios = {name: record.ios["seen"] for name, record in records.items()}
-    for name, work in read_work(folder, ios, [w.name for w in runs_in_order], windows).items():
+    for name, work in read_work(folder, ios, [w.name for w in in_order], windows).items():
         records[name] = records[name].model_copy(update={"work": work})
     return records, event_costs(calibration, boot.clock)
 
 
-def _vectors(
+def _jobs(folder: Path, boot: BootRecord, files: Sequence[BootTraceFile]) -> dict[str, FioJob]:
+    """fio's jobs by name; raises InfrastructureError where a cell has none, or no trace."""
+    fio: dict[str, FioJob] = {}
+    for file in files:
+        fio.update(read_jobs(file.path.with_name("fio.json")))
+    found = {window.name for file in files for window in file.windows}
+    missing = [cell for cell in boot.cells if cell not in found or cell not in fio]
+    if missing:
+        raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
+    return fio
+
+
+def _counted(
     elements: ElementCounter, device: str, cells: Sequence[Measured]
-) -> list[dict[str, ElementRecord]]:
-    """Of cells of one trace and device."""
+) -> dict[str, dict[str, Any]]:
+    """The fields of the records of cells of one trace and device that tell other counts."""
     if not cells:
-        return []
+        return {}
     file = cells[0].file
     spans = [(one.window.start, one.window.end) for one in cells]
     tables = [one.table for one in cells]
     with file.reading():
-        return elements.of_cells(str(file.data), device, spans, tables, COMM)
+        vectors = elements.of_cells(str(file.data), device, spans, tables, COMM)
+    return {
+        one.window.name: {"affected": vector.pop(AFFECTED, None), "vector": vector}
+        for one, vector in zip(cells, vectors, strict=True)
+    }
 
 
 def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
