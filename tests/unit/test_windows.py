@@ -346,6 +346,40 @@ def test_a_mark_that_an_interrupt_overtook_stands_where_that_began(board: Board)
     assert found.sums(lengths).tolist() == [4, 4 + 3 + 5, 4 + 3]
 
 
+def test_a_mark_that_was_overtaken_between_two_cells_is_in_none(
+    core: ctypes.CDLL, tmp_path: Path
+) -> None:
+    """45.1: no exception is a mark there, and another CPU's stood for it, or none: no values."""
+    board = Board(core, tmp_path, cpus=2)
+    board.core.mark(0, EXCEPTION, 0)
+    board.plain(0, 4)
+    board.clock(50)
+    board.turn(1)
+    board.plain(0, 5)
+    board.clock(60)
+    board.open(False)
+    board.core.mark(0, EXCEPTION, 0)
+    board.clock(300)
+    board.clock(200)
+    board.open(True)
+    board.plain(0, 6)
+    board.clock(400)
+    found = board.read()
+    assert found.times.tolist() == [50, 60, 300, 200, 400]
+    lengths = found.windows["instructions"].astype(np.int64)
+    assert found.sums(lengths).tolist() == [4, 5, 5, 5, 11]
+    assert [found.in_time[cpu].tolist() for cpu in (0, 1)] == [[0], [1, 3, 2, 4]]
+
+
+def test_a_mark_that_nothing_overtook_is_refused(board: Board) -> None:
+    board.plain(0, 4)
+    board.clock(300)
+    board.plain(0, 4)
+    board.clock(200)
+    with pytest.raises(InfrastructureError, match="out of order"):
+        _ = board.read().places
+
+
 def test_what_was_not_understood_makes_no_file(core: ctypes.CDLL, tmp_path: Path) -> None:
     board = Board(core, tmp_path)
     board.plain(0, 4)

@@ -163,19 +163,29 @@ class Windows:
         place = np.flatnonzero(self.marks["kind"] == CLOCK) + 1
         for cpu in range(len(self.of_cpu)):
             mine = np.flatnonzero(self.cpu == cpu)
-            self._place(place, mine, self.times[mine])
+            self._place(place, mine, self.of_cpu[cpu][0])
         return place
 
-    def _place(self, place: Ints, mine: Ints, times: Ints) -> None:
-        """Correct the places of one CPU's marks of the clock, by their numbers."""
+    def _place(self, place: Ints, mine: Ints, first: int) -> None:
+        """Correct the places of one CPU's marks of the clock, by their numbers.
+
+        ``first`` is the first of its marks. Between two cells exceptions are no marks, and nothing
+        is counted: any place there is right.
+        """
+        times = self.times[mine]
         highest = np.maximum.accumulate(times) if len(times) else times
         exceptions = np.flatnonzero(self.marks["kind"] == EXCEPTION)
         for late in np.flatnonzero(times < highest).tolist():
-            after = int(mine[np.searchsorted(highest, times[late], side="right")])
-            before = int(np.searchsorted(exceptions, place[after] - 1)) - 1
-            if before < 0:
+            row = int(np.searchsorted(highest, times[late], side="right"))
+            after = int(place[mine[row]]) - 1
+            begin = place[mine[row - 1]] if row else first
+            before = exceptions[(exceptions >= begin) & (exceptions < after)]
+            if len(before):
+                place[mine[late]] = before[-1] + 1
+            elif self.marks["window"][after] == NO_WINDOW:
+                place[mine[late]] = after
+            else:
                 raise InfrastructureError(f"{WINDOWS}: a mark of the clock is out of order")
-            place[mine[late]] = exceptions[before] + 1
 
     def sums(self, values: Ints) -> Ints:
         """What each mark of the clock has before it on its CPU, of ``values`` of each window.
