@@ -92,8 +92,7 @@ class ChangedCode:
     @cached_property
     def addresses(self) -> npt.NDArray[np.uint64]:
         """Where each of their instructions is, in order."""
-        spans = [span for name in self.places if (span := self.symbols.span(name))]
-        parts = [np.arange(*span, _SIZE, dtype=np.uint64) for span in spans]
+        parts = [self.symbols.instructions(name) for name in self.places]
         return np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
 
     @cached_property
@@ -121,8 +120,7 @@ class ChangedCode:
                 of_lines.setdefault(name, set()).update(addresses)
         found = {}
         for name, places in self.places.items():
-            low, _ = self.symbols.span(name) or (0, 0)
-            own = [low + _SIZE * place for place in places.tolist()]
+            own = self.symbols.instructions(name)[places].tolist()
             found[name] = np.array(sorted(of_lines.get(name, own)), np.uint64)
         return found
 
@@ -198,7 +196,7 @@ def _functions(
         FunctionCoverage(
             name=name,
             new=name not in base_names,
-            instructions=len(symbols.code(name)) // _SIZE,
+            instructions=len(symbols.instructions(name)),
             executed=executed.get(name, 0),
             calls=dict(calls.get(name, {})),
         )

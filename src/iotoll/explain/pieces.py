@@ -60,10 +60,11 @@ def make_pieces(symbols: Symbols, lines: Mapping[str, FunctionLines]) -> Pieces:
     frames: list[tuple[Frame, ...]] = []
     labels: dict[Label, int] = {}
     for name in sorted(spans, key=lambda n: spans[n]):
-        for place, found in enumerate(lines[name].frames):
+        places = symbols.instructions(name).tolist()
+        for address, found in zip(places, lines[name].frames, strict=False):
             chain = tuple(frame.function for frame in found[:-1])
             number = labels.setdefault(Label(name, chain), len(labels)) if chain else -1
-            addresses.append(spans[name][0] + _SIZE * place)
+            addresses.append(address)
             numbers.append(number)
             frames.append(found)
     return Pieces(
