@@ -43,7 +43,7 @@ _HARMLESS = re.compile(
     r"|-f(?!plugin|dump|profile|auto-profile|lto|use-ld|callgraph|opt-info|save-|stack-usage"
     r"|test-coverage|diagnostics-(?:format|add-output|set-output)|self-test)[\w.+=,/-]+"
 )
-_DEFINES = re.compile(rb"^[A-Za-z_][^\n;=#]*?\b(\w+)\(", re.M)
+_DEFINES = re.compile(rb"^(?:[A-Za-z_][^\n;=#]*?\b)?(\w+)\(", re.M)
 
 
 @dataclass(frozen=True)
