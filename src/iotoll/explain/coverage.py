@@ -12,11 +12,11 @@ import numpy.typing as npt
 from iotoll.explain.attribute import CellParts
 from iotoll.explain.pieces import Pieces, executions_by_line
 from iotoll.explain.record import Ints, Record
+from iotoll.kernels.flow import ends_of
 from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 from iotoll.reports.page.coverage import coverage_sentence
 
-_SIZE = 4  # bytes of an instruction
 UNCHANGED = "No function's machine code changed."
 ONLY_DATA = (
     "No function's machine code changed; the images differ in data, such as limits, tables or"
@@ -30,16 +30,16 @@ def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]
     longest: dict[int, int] = {}
     for block, count in zip(*record.split(record.distinct()), strict=True):
         longest[int(block)] = max(int(count), longest.get(int(block), 0))
-    addresses = record.blocks["address"].astype(object)
-    spans = {name: span for name in names if (span := symbols.span(name))}
-    ran: dict[str, set[int]] = {name: set() for name in spans}
-    for block, count in longest.items():
-        first = addresses[block]
-        last = first + _SIZE * count
-        for name, (low, high) in spans.items():
-            if first < high and last > low:
-                ran[name].update(range(max(first, low), min(last, high), _SIZE))
-    return {name: len(places) for name, places in ran.items()}
+    spans = {name: symbols.instructions(name) for name in names if symbols.span(name)}
+    ran = {name: np.zeros(len(places), np.bool_) for name, places in spans.items()}
+    blocks = np.array(list(longest), np.int64)
+    first = record.blocks["address"][blocks].astype(np.uint64)
+    behind = ends_of(symbols, first, np.array(list(longest.values()), np.int64)).behind
+    for name, places in spans.items():
+        low, high = np.searchsorted(places, first), np.searchsorted(places, behind)
+        for begin, end in {*zip(low.tolist(), high.tolist(), strict=True)}:
+            ran[name][begin:end] = True
+    return {name: int(np.count_nonzero(which)) for name, which in ran.items()}
 
 
 def coverage(

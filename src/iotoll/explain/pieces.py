@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from iotoll.explain.record import Ints, Record
 from iotoll.kernels.debuginfo import Frame, FunctionLines
+from iotoll.kernels.flow import ends_of
 from iotoll.kernels.symbols import Symbols
 
-_SIZE = 4  # bytes of an instruction
 _CHUNK = 1 << 22  # runs that are counted at a time
 
 
@@ -79,16 +79,15 @@ def make_pieces(symbols: Symbols, lines: Mapping[str, FunctionLines]) -> Pieces:
 class PieceCounter:
     """Counts how often each instruction of some pieces ran in parts of a record."""
 
-    def __init__(self, record: Record, pieces: Pieces) -> None:
+    def __init__(self, record: Record, pieces: Pieces, symbols: Symbols) -> None:
         self.pieces = pieces
         self._record = record
         words = record.distinct()
         blocks, counts = record.split(words)
         first = record.blocks["address"][blocks]
         low = np.searchsorted(pieces.addresses, first)
-        high = np.searchsorted(
-            pieces.addresses, first + np.uint64(_SIZE) * counts.astype(np.uint64)
-        )
+        behind = ends_of(symbols, first.astype(np.uint64), counts.astype(np.int64)).behind
+        high = np.searchsorted(pieces.addresses, behind)
         hit = high > low
         self._words, self._low, self._high = words[hit], low[hit], high[hit]
 

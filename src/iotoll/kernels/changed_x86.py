@@ -96,7 +96,8 @@ def _values(
 ) -> tuple[Values, Values]:
     """`Normal.values` and ``loose`` of all instructions; ``functions`` are the owners' numbers."""
     branch = found.is_branch
-    target = address + (found.length + signed(code, found.fixed, found.fixed_size)).astype("u8")
+    fixed = signed(code, found.fixed, found.fixed_size)
+    target = address + (found.length + fixed).astype(np.uint64)
     steps, inside = _steps(found, owner, address, target, kept)
     inside &= branch
     meaning = np.zeros(len(owner), np.uint64)
@@ -111,7 +112,7 @@ def _values(
         (found.relative, relative, found.moved, found.moved_size),
         (_is_address(symbols, moved) & four, moved, found.moved, found.moved_size),
         (data, moved & np.uint64(0), found.moved, found.moved_size),
-        _absolute(symbols, code, found),
+        _absolute(symbols, fixed.astype(np.uint64), found),
     ):  # fmt: skip
         which = which & ~branch
         meaning[which] ^= _meaning(symbols, value[which], functions[owner[which]])
@@ -141,10 +142,9 @@ def _steps(
 
 
 def _absolute(
-    symbols: Symbols, code: Bytes, found: Decoded
+    symbols: Symbols, value: Values, found: Decoded
 ) -> tuple[Flags, Values, Numbers, Numbers]:
-    """Immediates that are addresses of the image, their values, places and sizes."""
-    value = signed(code, found.fixed, found.fixed_size).astype(np.uint64)
+    """Immediates, of these values, that are addresses of the image; their places and sizes."""
     long = (found.fixed_size == 8) | (
         (found.fixed_size == 4) & (found.wide | (found.opcode == _PUSH))
     )

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import UsageError
-from iotoll.kernels.x86 import instructions
+from iotoll.kernels.x86 import LONGEST, decode, instructions
 
 ARM64, X86_64 = "arm64", "x86_64"
 """Machines whose code is understood."""
@@ -114,11 +114,22 @@ class Symbols:
 
     def instructions(self, name: str) -> npt.NDArray[np.uint64]:
         """Addresses of a function's instructions, padding included; none if there is none."""
-        begin, end = self.span(name) or (0, 0)
+        return self.instructions_in(*(self.span(name) or (self.base, self.base)))
+
+    def instructions_in(self, begin: int, end: int) -> npt.NDArray[np.uint64]:
+        """The same of the code from an instruction's address on to before another one."""
         if self.machine == ARM64:
             return np.arange(begin, end, 4, dtype=np.uint64)
-        code = np.frombuffer(self.code(name), np.uint8)
+        code = np.frombuffer(self.image[begin - self.base : end - self.base], np.uint8)
         return np.uint64(begin) + instructions(code)[0].place.astype(np.uint64)
+
+    def behind(self, address: int) -> int:
+        """The address behind the instruction at another one."""
+        if self.machine == ARM64:
+            return address + 4
+        at = address - self.base
+        code = np.frombuffer(self.image[at : at + LONGEST], np.uint8)
+        return address + int(decode(code).length[0])
 
     def pointers(self, values: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
         """Where the image has pointers to some addresses, and to which: (place, address)."""

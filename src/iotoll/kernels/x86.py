@@ -134,21 +134,7 @@ def decode(code: Bytes, more: Bytes | None = None) -> Decoded:
         total = np.concatenate([[0], np.cumsum(np.isin(data, values))])
         return total[head] > total[place]
 
-    rex = (data[head] & 0xF0) == 0x40
-    wide = rex & ((data[head] & 8) != 0)
-    at = head + rex
-    first = data[at]
-    vex2, vex3, evex = ((first == byte) & ~rex for byte in (0xC5, 0xC4, 0x62))
-    is_vex = vex2 | vex3 | evex
-    skip = np.select([vex2, vex3, evex], [2, 3, 4], 0)
-    map_byte = data[at + 1].astype(np.int64)
-    chosen = np.select([vex2, vex3, evex], [1, map_byte & 0x1F, map_byte & 0x07], 0)
-    two = ~is_vex & (first == 0x0F)
-    third = two & np.isin(map_byte, (0x38, 0x3A))
-    chosen = np.where(two, 1, chosen)
-    chosen = np.where(third, np.where(map_byte == 0x38, 2, 3), chosen)
-    at = at + skip + two + third
-    byte = data[at].astype(np.int64)
+    wide, at, byte, chosen, is_vex = _opcodes(data, head)
     opcode = byte + TWO_BYTES * np.minimum(chosen, 3)
     has_modrm, kind = _forms(byte, chosen, is_vex)
     at = at + 1
@@ -171,6 +157,26 @@ def decode(code: Bytes, more: Bytes | None = None) -> Decoded:
         place, length, opcode, modrm, moved, moved_size, relative, fixed, fixed_size, wide,
         has(0xF0), has(0xF2, 0xF3), has(0x64, 0x65),
     )  # fmt: skip
+
+
+def _opcodes(data: Bytes, head: Numbers) -> tuple[Flags, Numbers, Numbers, Numbers, Flags]:
+    """What is behind other prefixes: whether operands have 64 bits, where the opcode is, its last
+    byte and its map (0 to 3, or another one of EVEX), and whether VEX or EVEX precedes it."""
+    rex = (data[head] & 0xF0) == 0x40
+    wide = rex & ((data[head] & 8) != 0)
+    at = head + rex
+    first = data[at]
+    vex2, vex3, evex = ((first == byte) & ~rex for byte in (0xC5, 0xC4, 0x62))
+    is_vex = vex2 | vex3 | evex
+    skip = np.select([vex2, vex3, evex], [2, 3, 4], 0)
+    map_byte = data[at + 1].astype(np.int64)
+    chosen = np.select([vex2, vex3, evex], [1, map_byte & 0x1F, map_byte & 0x07], 0)
+    two = ~is_vex & (first == 0x0F)
+    third = two & np.isin(map_byte, (0x38, 0x3A))
+    chosen = np.where(two, 1, chosen)
+    chosen = np.where(third, np.where(map_byte == 0x38, 2, 3), chosen)
+    at = at + skip + two + third
+    return wide, at, data[at].astype(np.int64), chosen, is_vex
 
 
 def _forms(byte: Numbers, chosen: Numbers, is_vex: Flags) -> tuple[Flags, Numbers]:

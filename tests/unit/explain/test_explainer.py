@@ -45,7 +45,7 @@ def judged(run: RunDir, moved: dict[str, str]) -> None:
         ({"kind": "measure"}, "only a gate"),
         ({"clock": "time"}, "only a gate"),
         ({"runner": "lava"}, "a lab booted it"),
-        ({"board": "virt-x86_64"}, "only virtual arm64 boards"),
+        ({"board": "virt-x86_64-stock"}, "only virtual arm64 boards"),
         ({"board": "virt-arm64-smp4"}, "board with several CPUs"),
     ],
 )
