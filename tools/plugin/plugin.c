@@ -418,6 +418,8 @@ static bool are_whole(const char *target)
 
     if (prefix && strcmp(target, "aarch64") != 0 && strcmp(target, "x86_64") != 0)
         failed(target, "only boards with the architectures aarch64 and x86_64 can be recorded");
+    else if (prefix && recorder.caches && strcmp(target, "aarch64") != 0)
+        failed(target, "lines of cache are recorded of boards with the architecture aarch64 alone");
     else if (prefix && probe_count == 0)
         failed("options", "with out=PREFIX, probes=ADDRESS:REGISTER is needed");
     else if (counts.file && !counts_whole)

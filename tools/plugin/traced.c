@@ -308,7 +308,8 @@ static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word, guin
         if (address == values[which].from)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, on_value, QEMU_PLUGIN_CB_R_REGS,
                                                    GUINT_TO_POINTER((guint)which));
-    if (with_lines && machine_is_access(machine, word))
+    /* Of x86-64, calls and returns access memory as well. */
+    if (with_lines && (machine == MACHINE_X86_64 || machine_is_access(machine, word)))
         qemu_plugin_register_vcpu_mem_cb(insn, on_touch, QEMU_PLUGIN_CB_NO_REGS,
                                          QEMU_PLUGIN_MEM_RW, NULL);
     if (address == task_switch.from)

@@ -228,6 +228,8 @@ class Explainer:
                 f"{run.root}: only virtual arm64 boards and exact ones can be recorded;"
                 " --profile works on any board, approximately"
             )
+        if caches is not None and board.arch != "arm64":
+            raise UsageError(f"{run.root}: --cache is for arm64 boards: gate with --lines instead")
         if board.qemu.cpus > 1 and not self.is_stored:
             raise UsageError(
                 f"{run.root}: of a board with several CPUs only what the gate's own boots kept is"
