@@ -104,6 +104,7 @@ FIRST = (
     "tests/vm/test_exact.py",
     "tests/vm/test_simboard.py",
     "tests/vm/test_boards.py",
+    "tests/vm/test_x86.py",
     "tests/browser/",
     "tests/vm/test_dut.py",
     "tests/vm/test_lists.py",

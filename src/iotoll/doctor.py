@@ -193,9 +193,7 @@ def _recorder(board: VirtualBoard) -> Finding:
     except (InfrastructureError, OSError) as error:
         found = f"{error}: counts are calibrated, and functions are not told"
         return Finding(need, "note", found, str(data_dir("tools/plugin") / "build.sh"))
-    if board.has_recorder:
-        return Finding(need, "present", "counts elements and functions, I/O by I/O, on each CPU")
-    return Finding(need, "present", "counts functions, cell by cell; sections are calibrated")
+    return Finding(need, "present", "counts elements and functions, I/O by I/O, on each CPU")
 
 
 def _patched_mend(board: VirtualBoard) -> str:

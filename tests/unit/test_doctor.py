@@ -242,16 +242,14 @@ def test_no_kvm_is_only_a_note(machine: Machine, monkeypatch: pytest.MonkeyPatch
     assert "TCG" in finding.found
 
 
-@pytest.mark.parametrize(
-    ("board", "words"), [("virt-arm64-smp4", "on each CPU"), ("virt-x86_64", "are calibrated")]
-)
+@pytest.mark.parametrize("board", ["virt-arm64-smp4", "virt-x86_64"])
 def test_what_a_board_s_recorder_counts_is_told(
-    board: str, words: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    board: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.complete(board)
     monkeypatch.setattr(doctor, "plugin", lambda: Path("libiotoll-record.so"))
     finding = by_need(doctor.check(board))["recorder"]
-    assert finding.state == "present" and words in finding.found
+    assert finding.state == "present" and "on each CPU" in finding.found
 
     def fails() -> Path:
         raise InfrastructureError("plugin: not built: gcc is not installed")

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,13 +54,30 @@ void turn(int cpu) {
 }
 void open_now(int on, uint64_t user) { windows_open(&all, on, user); }
 void enter(uint64_t address, const uint32_t *words, uint32_t number) {
-    windows_enter(&all, windows_stretch(&store, address, words, number));
+    const struct translated code = {MACHINE_ARM64, number, words, NULL};
+    windows_enter(&all, windows_stretch(&store, address, &code));
 }
+void enter_x86(uint64_t address, const uint8_t *bytes, const uint16_t *places, uint32_t number) {
+    uint32_t words[16];
+    const struct translated code = {MACHINE_X86_64, number, words, places};
+    for (uint32_t i = 0; i < number; i++)
+        words[i] = machine_word(MACHINE_X86_64, bytes + places[i], places[i + 1] - places[i]);
+    windows_enter(&all, windows_stretch(&store, address, &code));
+}
+uint32_t word_of(const uint8_t *bytes, uint32_t size) {
+    return machine_word(MACHINE_X86_64, bytes, size);
+}
+int is_special(uint32_t word) { return machine_is_special(MACHINE_X86_64, word); }
+int is_access(uint32_t word) { return machine_is_access(MACHINE_X86_64, word); }
+int is_probe(uint32_t word) { return machine_is_probe(MACHINE_X86_64, word); }
+int is_counter(uint32_t word) { return machine_reads_counter(MACHINE_X86_64, word); }
+int is_back_again(uint32_t word) { return machine_is_return(MACHINE_X86_64, word); }
+int is_nop(uint32_t word) { return machine_is_nop(MACHINE_X86_64, word); }
 void leave(uint64_t address) { windows_leave(&all, address); }
 void back(uint64_t address) { windows_return(&all, address); }
 void stop(uint64_t address) { windows_stop(&all, address); }
 void device(uint64_t address, const char *name, int store) {
-    windows_access(&all, address, name, store);
+    windows_access(&all, address, address + 4, name, store);
 }
 void mark(uint64_t address, int kind, uint64_t user) { windows_mark(&all, address, kind, user); }
 void task(uint64_t address, uint64_t user, uint64_t from, uint64_t to) {
@@ -102,12 +120,19 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     words = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
     files = [
         folder / "shim.c",
-        *(source / f"{name}.c" for name in ("windows", "record", "cache", "lines")),
+        *(source / f"{name}.c" for name in ("windows", "record", "cache", "lines", "machine")),
     ]
     subprocess.run([*words, f"-I{source}", "-o", folder / "core.so", *files], check=True)
     loaded = ctypes.CDLL(str(folder / "core.so"))
     number, count = ctypes.c_uint64, ctypes.c_uint32
     loaded.enter.argtypes = [number, ctypes.POINTER(count), count]
+    loaded.enter_x86.argtypes = [
+        number, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_uint16), count,
+    ]  # fmt: skip
+    loaded.word_of.argtypes = [ctypes.POINTER(ctypes.c_uint8), count]
+    loaded.word_of.restype = count
+    for name in ("special", "access", "probe", "counter", "back_again", "nop"):
+        getattr(loaded, f"is_{name}").argtypes = [count]
     loaded.device.argtypes = [number, ctypes.c_char_p, ctypes.c_int]
     loaded.mark.argtypes = [number, ctypes.c_int, number]
     loaded.task.argtypes = [number] * 4
@@ -159,11 +184,19 @@ class Board:
         self.times.append((time, self._now))
         self.core.mark(0 if place is None else BASE + 4 * place, CLOCK, user)
 
-    def read(self) -> Windows:
+    def enter_x86(self, place: int, code: Sequence[str]) -> None:
+        """A block of x86-64, ``place`` bytes from `BASE`."""
+        data = bytes.fromhex("".join(code))
+        places = np.cumsum([0, *(len(one) // 2 for one in code)]).tolist()
+        array = (ctypes.c_uint8 * len(data))(*data)
+        self.core.enter_x86(BASE + place, array, (ctypes.c_uint16 * 16)(*places), len(code))
+
+    def read(self, machine: str = "arm64") -> Windows:
         assert self.core.finish_all()
         write_times(self.folder, self.times)
         path = self.folder / WINDOWS
-        pack_windows(path, path, symbols({"all": [NOP] * 4096}), ("copy", "map"))
+        kernel = replace(symbols({"all": [NOP] * 4096}), machine=machine)
+        pack_windows(path, path, kernel, ("copy", "map"))
         found = read_windows(self.folder)
         assert found is not None
         return found
@@ -280,6 +313,83 @@ def test_words_that_readers_want_go_with_parts_of_blocks(board: Board) -> None:
     ]
     assert [w for o, _, w in special if o == 0] == [hex(NOP), hex(DMB), hex(DMB)]
     assert (1, 1, hex(DMB)) in special and (2, 0, hex(DMB)) in special
+
+
+LOCK_INC, MFENCE, MOV, LONG_NOP = "f0ff00", "0faef0", "48897c2408", "0f1f440000"
+
+
+def test_blocks_of_x86_64_are_cut_where_their_instructions_are(board: Board) -> None:
+    """Instructions of 5, 3, 3, 1 and 5 bytes: tracing is the third one."""
+    board.enter_x86(0, [MOV, MFENCE, LOCK_INC, "90", LONG_NOP])
+    board.core.leave(BASE + 8)
+    board.core.back(BASE + 11)
+    board.clock(100)
+    board.enter_x86(64, [MOV, LOCK_INC, MOV])
+    board.core.stop(BASE + 64 + 5)
+    board.enter_x86(96, [MOV, MOV])
+    board.core.device(BASE + 96, b"ufs", 1)
+    board.clock(200)
+    found = board.read("x86_64")
+    numbers = found.contents.tolist()
+    blocks = [
+        (int(b["address"]) - BASE, int(b["instructions"]), int(end) - BASE)
+        for b, end in zip(found.blocks, found.ends, strict=True)
+    ]
+    first, second = numbers[:2], numbers[2:]
+    assert [blocks[n] for n in first] == [(0, 2, 8), (11, 2, 17)]
+    assert [blocks[n] for n in second if not n & ACCESS] == [(64, 1, 69), (96, 1, 101)]
+    assert found.windows["instructions"].tolist() == [4, 2]
+    # The instruction's, and that behind it.
+    assert found.accesses["address"].tolist() == [BASE + 96] and found.symbols.machine == "x86_64"
+    owner = np.repeat(np.arange(len(found.blocks)), found.blocks["special"])
+    special = [(int(o), int(s["place"])) for o, s in zip(owner, found.special, strict=True)]
+    whole, part = blocks.index((0, 5, 17)), blocks.index((0, 2, 8))
+    assert special[:2] == [(whole, 1), (whole, 2)] and (part, 1) in special
+
+
+def test_what_the_kernel_patches_is_what_ran(board: Board) -> None:
+    """With one CPU, 3E is in the place of LOCK; an alternative has other lengths."""
+    for code in ([LOCK_INC, MOV, "90"], ["3eff00", MFENCE, MOV]):
+        board.enter_x86(0, code)
+    board.clock(100)
+    found = board.read("x86_64")
+    assert [int(s["place"]) for s in found.special] == [0, 1]
+    assert found.ends.tolist() == [BASE + 11]
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "kinds"),
+    [
+        (LOCK_INC, 0x00FF0001, {"special", "access"}),
+        ("3eff00", 0x00FF0001, {"special", "access"}),
+        ("3effe0", 0xE0FF0000, set()),  # a jump that is not tracked
+        ("f04c0fb111", 0x11B10121, {"special", "access"}),
+        (MFENCE, 0xF0AE0100, {"special"}),
+        ("66410fae3c24", 0x3CAE0102, {"special", "access"}),  # clflushopt
+        ("8703", 0x03870000, {"special", "access"}),
+        ("87d8", 0xD8870000, set()),
+        (MOV, 0x7C890020, {"access"}),
+        ("cc", 0x00CC0000, {"probe"}),
+        ("0f31", 0x00310100, {"access", "counter"}),  # whatever is behind it
+        ("0f01f9", 0xF9010100, {"special", "counter"}),
+        ("48cf", 0x00CF0020, {"special", "back_again"}),
+        (LONG_NOP, 0x441F0100, {"access", "nop"}),
+        ("6690", 0x00900002, {"nop"}),
+        ("f390", 0x00900004, set()),  # pause
+        ("f3a4", 0x00A40004, {"access"}),
+        ("e811223344", 0x11E80000, set()),
+        ("55", 0x00550000, set()),
+        ("ff742408", 0x74FF0000, set()),  # pushes
+        ("c3", 0x00C30000, set()),
+        ("660f3882c1", 0xC1820202, {"special"}),  # invpcid
+    ],
+)
+def test_words_of_x86_64(core: ctypes.CDLL, code: str, word: int, kinds: set[str]) -> None:
+    data = bytes.fromhex(code)
+    found = core.word_of((ctypes.c_uint8 * len(data))(*data), len(data))
+    assert hex(found) == hex(word)
+    every = ("special", "access", "probe", "counter", "back_again", "nop")
+    assert {kind for kind in every if getattr(core, f"is_{kind}")(found)} == kinds
 
 
 def test_windows_without_order_have_how_often(board: Board) -> None:

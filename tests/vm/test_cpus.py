@@ -18,7 +18,6 @@ from tests.vm.conftest import (
     FAULTS,
     UNCALIBRATED,
     Done,
-    measure,
     needs_board,
     run_gate,
     succeed,
@@ -134,14 +133,3 @@ def test_a_neutral_patch_moves_no_element(done: Done, tmp_path: Path) -> None:
     assert passed.code == 0, passed.verdict
     gated = [e for cell in passed.verdict["cells"] for e in cell["elements"] if e["gated"]]
     assert not gated
-
-
-def test_an_x86_64_board_counts_its_work_by_function(tmp_path: Path) -> None:
-    words = ("--matrix", UNCALIBRATED, "--cells", NVME, "--json")
-    measure(tmp_path / "run", "virt-x86_64", *words)
-    result = json.loads((tmp_path / "run/sides/base/result.json").read_text())
-    (record,) = result["cells"][NVME]
-    work = record["work"]
-    assert work["ios"] == record["ios"]["seen"] and work["recorder"] > 0 < work["idle"]
-    assert work["functions"]["nvme_setup_cmd"] >= 40 * work["ios"]
-    assert "vector" not in record, "sections are calibrated there (docs/reference/vector.md)"

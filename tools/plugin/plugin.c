@@ -6,10 +6,12 @@
  *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1]]
  *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE,functions=FILE]
  *                               [,tracing=FILE,windows=FILE,edges=FILE,clock=ADDRESS:ADDRESS,
- *                                 vectors=ADDRESS:ADDRESS,switch=ADDRESS:ADDRESS,
+ *                                 vectors=ADDRESS:ADDRESS|entries=FILE,image=ADDRESS:ADDRESS,
+ *                                 switch=ADDRESS:ADDRESS,
  *                                 values=ADDRESS:REGISTER+ADDRESS:REGISTER[,caches=...]]
  *
- * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
+ * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark); of x86-64 the
+ * registers are numbered as in x86_registers. The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
  * one of the spans of FILE (pairs of u64, both included). record.h describes the files. PREFIX.json
  * is written last: without it the record is not whole. With caches (bytes and ways of instructions',
@@ -23,7 +25,9 @@
  * With tracing, FILE says what the guest's own tracing executed until each of its time stamps (tracing.h), and
  * windows' FILE what everything else executed between them (windows.h). edges' FILE has where tracing begins
  * and ends, clock the first instruction of the function that reads the trace clock and its return, vectors
- * the table of exception vectors, switch the function that switches tasks. They go together, with counts.
+ * the table of exception vectors of arm64. Of x86-64, entries has where each exception and system call begins
+ * (pairs of u64: an address and a kind, enum entry_kind of traced.c), image the first address of the kernel's image
+ * and the one behind it. switch is the function that switches tasks. They go together, with counts.
  * values are functions that are called with a number of which windows keeps the sum (xREGISTER, one of the first
  * eight). With caches, windows' FILE also says which lines were touched first since a system call (lines.h).
  *
@@ -70,6 +74,9 @@ struct site {
     int probe;
 };
 
+/* Arguments of functions, and what they return. */
+static const char *const x86_registers[] = {"rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax"};
+
 static void failed(const char *what, const char *why)
 {
     fprintf(stderr, "iotoll-record: %s: %s\n", what, why);
@@ -108,6 +115,9 @@ static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
         char *end;
         guint64 number;
 
+        for (guint j = 0; j < G_N_ELEMENTS(x86_registers); j++)
+            if (strcmp(one->name, x86_registers[j]) == 0)
+                registers[j] = one->handle;
         if (one->name[0] != 'x' || !g_ascii_isdigit(one->name[1]))
             continue;
         number = g_ascii_strtoull(one->name + 1, &end, 10);
@@ -406,15 +416,17 @@ static bool are_whole(const char *target)
     bool counts_whole = count_mark.from && idle_code.count > 0 && leave_code.count > 0 &&
                         function_code.count > 0;
 
-    if (prefix && strcmp(target, "aarch64") != 0)
-        failed(target, "only boards with the architecture aarch64 can be recorded");
+    if (prefix && strcmp(target, "aarch64") != 0 && strcmp(target, "x86_64") != 0)
+        failed(target, "only boards with the architectures aarch64 and x86_64 can be recorded");
+    else if (prefix && recorder.caches && strcmp(target, "aarch64") != 0)
+        failed(target, "lines of cache are recorded of boards with the architecture aarch64 alone");
     else if (prefix && probe_count == 0)
         failed("options", "with out=PREFIX, probes=ADDRESS:REGISTER is needed");
     else if (counts.file && !counts_whole)
         failed("options", "with counts=FILE, at=, idle=, leave= and functions= are needed");
-    else if (traced_is_on() && !(counts.file && traced_is_whole()))
-        failed("options", "with tracing=FILE, counts=, windows=, edges=, clock=, vectors= and switch= "
-                          "are needed");
+    else if (traced_is_on() && !(counts.file && traced_is_whole(target)))
+        failed("options", "with tracing=FILE, counts=, windows=, edges=, clock=, switch= and "
+                          "vectors= (or entries= and image=) are needed");
     else if (counts.file && prefix)
         failed("options", "counts=FILE does not go with out=PREFIX");
     else if (!prefix && !counts.file)

@@ -15,8 +15,8 @@ bool traced_option(const char *option, const char *value);
 /* Whether it is asked for. */
 bool traced_is_on(void);
 
-/* Whether the options together mean something. */
-bool traced_is_whole(void);
+/* Whether the options together mean something on a machine of this name (QEMU's). */
+bool traced_is_whole(const char *target);
 
 /* Before anything runs; `user` counts the instructions of user space. False: it cannot be written. */
 bool traced_begin(qemu_plugin_u64 user, bool is_of_several);

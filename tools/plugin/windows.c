@@ -53,19 +53,12 @@ bool windows_make(struct windows *windows, struct window_store *store)
 
 /* ---------------------------------------------------------------- blocks and accesses */
 
-/* Barriers, system instructions and exceptions; exclusive accesses and those of ARMv8.1. */
-static bool is_special(uint32_t word)
-{
-    return (word & 0xff000000) == 0xd5000000 || (word & 0xff000000) == 0xd4000000 ||
-           (word & 0x3f000000) == 0x08000000 || (word & 0x3b200c00) == 0x38200000;
-}
-
 static struct stretch *known_stretch(const struct window_store *store, uint32_t number)
 {
     return ((struct stretch **)store->stretches.entries)[number];
 }
 
-/* The block of an address, without the special ones of its instructions; whether it is new. */
+/* The block of an address, without its instructions; whether it is new. */
 static struct stretch *take_stretch(struct window_store *store, uint64_t address,
                                     uint32_t instructions, bool *is_new)
 {
@@ -89,10 +82,25 @@ static struct stretch *take_stretch(struct window_store *store, uint64_t address
         .instructions = instructions,
         .address = address,
         .end = address + 4 * (uint64_t)instructions,
-        .first_special = store->special.count,
     };
     *place = made;
     return made;
+}
+
+/* Where the instructions of a block are, from one on, if they have several lengths. */
+static void set_places(struct window_store *store, struct stretch *stretch, const uint16_t *places)
+{
+    size_t size = (stretch->instructions + 1) * sizeof(*places);
+
+    if (!stretch->places)
+        stretch->places = malloc(size);
+    if (!stretch->places) {
+        store->failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i <= stretch->instructions; i++)
+        stretch->places[i] = (uint16_t)(places[i] - places[0]);
+    stretch->end = stretch_at(stretch, stretch->instructions);
 }
 
 static void add_special(struct window_store *store, struct stretch *stretch, struct special found)
@@ -107,35 +115,92 @@ static void add_special(struct window_store *store, struct stretch *stretch, str
     stretch->special++;
 }
 
+/* Of x86-64: the block has other instructions than when it was translated first. The kernel patches its own. */
+static bool is_patched(const struct window_store *store, const struct stretch *known,
+                       const struct translated *code)
+{
+    const struct special *its = (struct special *)store->special.entries + known->first_special;
+    size_t size = (known->instructions + 1) * sizeof(*code->places);
+    uint32_t found = 0;
+
+    if (!code->places || !known->places)
+        return false;
+    if (memcmp(known->places, code->places, size) != 0)
+        return true;
+    for (uint32_t i = 0; i < code->instructions; i++) {
+        if (!machine_is_special(code->machine, code->words[i]))
+            continue;
+        if (found == known->special || its[found].place != i || its[found].word != code->words[i])
+            return true;
+        found++;
+    }
+    return found != known->special;
+}
+
 const struct stretch *windows_stretch(struct window_store *store, uint64_t address,
-                                      const uint32_t *words, uint32_t instructions)
+                                      const struct translated *code)
 {
     bool is_new;
-    struct stretch *made = take_stretch(store, address, instructions, &is_new);
+    struct stretch *made = take_stretch(store, address, code->instructions, &is_new);
 
-    for (uint32_t i = 0; made && is_new && i < instructions; i++)
-        if (is_special(words[i]))
-            add_special(store, made, (struct special){i, words[i]});
+    if (!made || (!is_new && !is_patched(store, made, code)))
+        return made;
+    if (code->places)
+        set_places(store, made, code->places);
+    made->first_special = store->special.count;
+    made->special = 0;
+    for (uint32_t i = 0; i < code->instructions; i++)
+        if (machine_is_special(code->machine, code->words[i]))
+            add_special(store, made, (struct special){i, code->words[i]});
     return made;
+}
+
+/* How many instructions of a block are before an address. */
+static uint32_t instructions_before(const struct stretch *stretch, uint64_t address)
+{
+    uint32_t low = 0, high = stretch->instructions;
+
+    if (!stretch->places)
+        return (uint32_t)((address - stretch->address) / 4);
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (stretch_at(stretch, middle) < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* How many instructions of a block are from an address on. */
+static uint32_t instructions_from(const struct stretch *stretch, uint64_t address)
+{
+    return stretch->instructions - instructions_before(stretch, address);
 }
 
 /* The instructions of a block from an address to before another one, both in it. */
 static const struct stretch *part_of(struct window_store *store, const struct stretch *whole,
                                      uint64_t from, uint64_t to)
 {
+    uint32_t first = instructions_before(whole, from), last = instructions_before(whole, to);
     bool is_new;
     struct stretch *made;
 
     if (from == whole->address && to == whole->end)
         return whole;
-    made = take_stretch(store, from, (uint32_t)((to - from) / 4), &is_new);
-    for (uint32_t i = 0; made && is_new && i < whole->special; i++) {
+    made = take_stretch(store, from, last - first, &is_new);
+    if (!made || !is_new)
+        return made;
+    if (whole->places)
+        set_places(store, made, whole->places + first);
+    made->first_special = store->special.count;
+    for (uint32_t i = 0; i < whole->special; i++) {
         /* Anew each time: adding one may move the list. */
         struct special one = ((struct special *)store->special.entries)[whole->first_special + i];
-        uint64_t at = whole->address + 4 * (uint64_t)one.place;
 
-        if (at >= from && at < to)
-            add_special(store, made, (struct special){(uint32_t)((at - from) / 4), one.word});
+        if (one.place >= first && one.place < last)
+            add_special(store, made, (struct special){one.place - first, one.word});
     }
     return made;
 }
@@ -159,7 +224,7 @@ static void shorten(struct windows *windows, uint64_t address)
 
     if (address == running->end)
         return;
-    windows->instructions -= (running->end - address) / 4;
+    windows->instructions -= instructions_from(running, address);
     windows->sum -= running->value;
     windows->count--;
     if (address > running->address)
@@ -199,7 +264,7 @@ void windows_stop(struct windows *windows, uint64_t address)
 
     if (!running || address < running->address || address >= running->end)
         return;
-    windows->executed -= (running->end - address) / 4;
+    windows->executed -= instructions_from(running, address);
     if (windows->adds)
         shorten(windows, address);
     windows->running = NULL;
@@ -228,14 +293,15 @@ static uint32_t device_number(struct window_store *store, const char *name)
     return (uint32_t)store->devices.count - 1;
 }
 
-void windows_access(struct windows *windows, uint64_t address, const char *device, bool is_store)
+void windows_access(struct windows *windows, uint64_t address, uint64_t end, const char *device,
+                    bool is_store)
 {
     struct window_access wanted = {address, 0, is_store};
     struct list *accesses = &windows->store->accesses;
     const struct window_access *known = accesses->entries;
     uint64_t number;
 
-    windows_stop(windows, address + 4);
+    windows_stop(windows, end);
     if (!windows->adds)
         return;
     wanted.device = device_number(windows->store, steady_name(device));
@@ -463,22 +529,40 @@ static void write_list(struct window_store *store, enum window_part kind, uint32
         store->failed = true;
 }
 
+/* Of each block: itself; its bytes, where its instructions have several lengths; what is special of it. */
 static void write_blocks(struct window_store *store)
 {
-    struct list blocks = {0};
+    struct list blocks = {0}, sizes = {0}, special = {0};
+    bool whole = true;
 
-    for (uint32_t i = 0; i < store->blocks.count; i++) {
+    for (uint32_t i = 0; whole && i < store->blocks.count; i++) {
         const struct stretch *one = known_stretch(store, i);
-        struct window_block *added = list_more(&blocks, sizeof(*added));
+        const struct special *its = (struct special *)store->special.entries + one->first_special;
+        struct window_block *block = list_more(&blocks, sizeof(*block));
+        uint32_t *size = one->places ? list_more(&sizes, sizeof(*size)) : NULL;
 
-        if (!added) {
-            store->failed = true;
-            break;
+        whole = block && (size || !one->places);
+        if (block)
+            *block = (struct window_block){one->address, one->instructions, one->special};
+        if (size)
+            *size = (uint32_t)(one->end - one->address);
+        for (uint32_t j = 0; whole && j < one->special; j++) {
+            struct special *added = list_more(&special, sizeof(*added));
+
+            whole = added;
+            if (added)
+                *added = its[j];
         }
-        *added = (struct window_block){one->address, one->instructions, one->special};
     }
+    if (!whole)
+        store->failed = true;
     write_list(store, PART_BLOCKS, 0, sizeof(struct window_block), &blocks);
+    if (sizes.count)
+        write_list(store, PART_SIZES, 0, sizeof(uint32_t), &sizes);
+    write_list(store, PART_SPECIAL, 0, sizeof(struct special), &special);
     free(blocks.entries);
+    free(sizes.entries);
+    free(special.entries);
 }
 
 static void write_cpu(struct window_store *store, uint32_t cpu, const struct windows *windows)
@@ -496,7 +580,6 @@ bool store_end(struct window_store *store, struct windows *const *cpus, uint32_t
     static const struct list none;
 
     write_blocks(store);
-    write_list(store, PART_SPECIAL, 0, sizeof(struct special), &store->special);
     write_list(store, PART_DEVICES, 0, WINDOW_NAME, &store->devices);
     write_list(store, PART_ACCESSES, 0, sizeof(struct window_access), &store->accesses);
     write_list(store, PART_CONTENTS, 0, sizeof(uint32_t), &store->contents);
@@ -519,8 +602,10 @@ void store_free(struct window_store *store)
     struct list *lists[] = {&store->special,  &store->devices, &store->accesses,
                             &store->contents, &store->known,   &store->sums};
 
-    for (uint64_t i = 0; i < store->stretches.count; i++)
+    for (uint64_t i = 0; i < store->stretches.count; i++) {
+        free(known_stretch(store, (uint32_t)i)->places);
         free(known_stretch(store, (uint32_t)i));
+    }
     free(store->stretches.entries);
     free_lists(lists, sizeof(lists) / sizeof(*lists));
     free(store->slots);

@@ -15,6 +15,7 @@
  *
  * The file is WINDOWS_MAGIC and parts as in counts.h (struct part, then `count` entries of `width` bytes):
  *   PART_BLOCKS    struct window_block, in the order of their numbers
+ *   PART_SIZES     u32, of the same: bytes; only where instructions have several lengths
  *   PART_SPECIAL   struct special, of the blocks in that order: instructions of which a reader wants to
  *                  know the words as they ran; the kernel patches some of its image's when it starts
  *   PART_DEVICES   names of WINDOW_NAME bytes
@@ -39,6 +40,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "machine.h"
 #include "record.h"
 
 #define WINDOWS_MAGIC "IOTOLLW1"
@@ -59,6 +61,7 @@ enum window_part {
     PART_VALUES = 11, /* 10 is what is added when it is stored */
     PART_TOUCHES = 12,
     PART_OPENED = 14, /* 13 as well */
+    PART_SIZES = 15,
 };
 
 enum mark_kind { MARK_CLOCK = 0, MARK_SWITCH = 1, MARK_EXCEPTION = 2, MARK_ENTRY = 3 };
@@ -71,7 +74,7 @@ struct window_block {
 
 struct special {
     uint32_t place; /* instructions from the block's first one */
-    uint32_t word;
+    uint32_t word; /* machine.h */
 };
 
 struct window_access {
@@ -111,9 +114,25 @@ struct stretch {
     uint32_t instructions;
     uint64_t address;
     uint64_t end;
+    uint16_t *places; /* bytes from the first instruction to each and to the end; NULL: 4 for each */
     uint64_t first_special; /* in the list of all */
     uint32_t special;
 };
+
+/* What the translation of a block says of its instructions. */
+struct translated {
+    enum machine machine;
+    uint32_t instructions;
+    const uint32_t *words;  /* machine.h */
+    const uint16_t *places; /* as in struct stretch, of x86-64; else NULL */
+};
+
+/* Where so many instructions of a block end. */
+static inline uint64_t stretch_at(const struct stretch *stretch, uint32_t instructions)
+{
+    return stretch->address +
+           (stretch->places ? stretch->places[instructions] : 4 * (uint64_t)instructions);
+}
 
 /* Of one kind, as many as there are. */
 struct list {
@@ -162,9 +181,9 @@ void *list_more(struct list *list, size_t width);
 bool store_make(struct window_store *store);
 bool windows_make(struct windows *windows, struct window_store *store);
 
-/* The block of an address, with the words of its instructions; NULL: no memory, or too many blocks. */
+/* The block of an address, with its instructions; NULL: no memory, or too many blocks. */
 const struct stretch *windows_stretch(struct window_store *store, uint64_t address,
-                                      const uint32_t *words, uint32_t instructions);
+                                      const struct translated *code);
 
 /* Makes room for entries of the window that goes on, of which the order is lost. */
 void windows_spill(struct windows *windows);
@@ -204,8 +223,9 @@ void windows_return(struct windows *windows, uint64_t address);
 /* The block that runs is left before the instruction at an address, which it does not reach. */
 void windows_stop(struct windows *windows, uint64_t address);
 
-/* The instruction at an address accessed a device, and the block that runs is left behind it. */
-void windows_access(struct windows *windows, uint64_t address, const char *device, bool is_store);
+/* The instruction at an address accessed a device, and the block that runs is left behind it, at its end. */
+void windows_access(struct windows *windows, uint64_t address, uint64_t end, const char *device,
+                    bool is_store);
 
 /* A mark before the instruction at an address of the block that runs, or 0: before another one; `user` are all instructions of user space so far. */
 void windows_mark(struct windows *windows, uint64_t address, enum mark_kind kind, uint64_t user);

@@ -36,7 +36,7 @@ from iotoll.kernels.changed import differing_functions
 from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
-from iotoll.kernels.symbols import read_symbols
+from iotoll.kernels.symbols import read_functions
 from iotoll.measure.collect import analyze
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
@@ -256,7 +256,7 @@ class Meter:
                 first.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(image, first)
             elif first.is_file():
-                found = differing_functions(read_symbols(first), read_symbols(image))
+                found = differing_functions(read_functions(first), read_functions(image))
                 results.write_text(folder / _CHANGED, json.dumps(found) + "\n")
         except UsageError:
             return  # an image without symbols, which nothing counts either

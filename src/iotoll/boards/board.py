@@ -126,7 +126,7 @@ class VirtualBoard(Board):
     @property
     def has_recorder(self) -> bool:
         """Whether its boots count what they execute, I/O by I/O, without what records the trace."""
-        return self.is_exact and self.arch == "arm64"
+        return self.is_exact
 
     @model_validator(mode="before")
     @classmethod

@@ -106,9 +106,13 @@ def tracing_words(
     """
     code.edges.tofile(folder / "tracing.edges")
     pairs = {"clock": code.clock, "vectors": code.vectors, "switch": code.switch}
+    pairs["image"] = code.image
     more = f",tracing={folder / TRACING},windows={folder / WINDOWS}"
     more += f",edges={folder / 'tracing.edges'}"
-    more += "".join(f",{name}={one:#x}:{other:#x}" for name, (one, other) in pairs.items())
+    more += "".join(f",{name}={pair[0]:#x}:{pair[1]:#x}" for name, pair in pairs.items() if pair)
+    if code.entries is not None:
+        code.entries.tofile(folder / "tracing.entries")
+        more += f",entries={folder / 'tracing.entries'}"
     kept = "+".join(f"{address:#x}:{number}" for address, number in values)
     more += f",values={kept}" if kept else ""
     more += f",caches={_caches(caches)}" if caches else ""

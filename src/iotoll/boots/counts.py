@@ -35,7 +35,7 @@ from iotoll.boards.plugin import (
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import load_toml
-from iotoll.kernels.symbols import Symbols, read_functions
+from iotoll.kernels.symbols import ARM64, Symbols, read_functions
 from iotoll.kernels.tracing import tracing_code
 from iotoll.records.results import write_bytes, write_text
 
@@ -146,15 +146,16 @@ class Counter:
         path.unlink()
 
 
-def asked_values() -> dict[str, int]:
+def asked_values(machine: str) -> dict[str, int]:
     """Functions (globs) of which an argument is kept, with its number: of elements.toml."""
     known = load_toml(data_dir("pipelines") / "elements.toml").get("elements", {})
-    return {name: n for one in known.values() for name, n in one.get("values", {}).items()}
+    parts = ({**one, **one.get("on", {}).get(machine, {})} for one in known.values())
+    return {name: number for one in parts for name, number in one.get("values", {}).items()}
 
 
 def called_with(symbols: Symbols) -> dict[str, tuple[tuple[int, int], int]]:
     """The kernel's functions of `asked_values`: where each is, and the argument's number."""
-    asked = asked_values()
+    asked = asked_values(symbols.machine)
     found = {}
     for name in symbols.names:
         number = next((n for glob, n in asked.items() if fnmatchcase(name, glob)), None)
@@ -186,6 +187,8 @@ def pack_windows(path: Path, target: Path, symbols: Symbols, values: Sequence[st
         "size": len(symbols.image),
         "values": list(values),
     }
+    if symbols.machine != ARM64:
+        functions["machine"] = symbols.machine
     text = json.dumps(functions, separators=(",", ":")).encode()
     part = np.array([(FUNCTIONS, 0, 0, 1, len(text))], PART).tobytes()
     whole = _by_column(data[: -PART.itemsize]) + part + text + data[-PART.itemsize :]

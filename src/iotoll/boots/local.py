@@ -162,7 +162,8 @@ class BootPlan:
             known += [kernel_words(self.board), disk_words(self.board, "")]
             if self.board.qemu.patched:
                 # Its counts are part of what the boot leaves.
-                known += [patched.digest(), plugin_name(), tracing_rules(), asked_values()]
+                known += [patched.digest(), plugin_name(), tracing_rules()]
+                known += [asked_values(self.board.arch)]
             if self.caches:
                 known += [load_caches(self.caches).model_dump()]
         if isinstance(self.board, HostBoard):

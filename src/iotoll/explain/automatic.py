@@ -59,7 +59,7 @@ def wanted(setup: Setup, verdict: VerdictRecord) -> bool:
     manifest, policy = setup.run.manifest, setup.policy
     if manifest.clock is not Clock.INSTRUCTIONS or manifest.runner != "local":
         return False
-    if not isinstance(policy, Policy) or not setup.is_exact or setup.board.arch != "arm64":
+    if not isinstance(policy, Policy) or not setup.is_exact:
         return False
     if not verdict.cells or verdict.failure is not None:
         return False

@@ -67,7 +67,7 @@ def windows_of(folder: Path) -> Windows:
     windows = read_windows(folder)
     if windows is None:
         raise UsageError(
-            f"{folder}: has no {WINDOWS}: only exact arm64 boards keep what they executed; measure"
+            f"{folder}: has no {WINDOWS}: only exact boards keep what they executed; measure"
             " again on one"
         )
     if len(windows.of_cpu) > 1:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from iotoll.explain.attribute import CellParts
 from iotoll.explain.pieces import Pieces, executions_by_line
 from iotoll.explain.record import Ints, Record
+from iotoll.kernels.flow import ends_of
 from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 from iotoll.reports.page.coverage import coverage_sentence
 
-_SIZE = 4  # bytes of an instruction
 UNCHANGED = "No function's machine code changed."
 ONLY_DATA = (
     "No function's machine code changed; the images differ in data, such as limits, tables or"
@@ -30,16 +30,16 @@ def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]
     longest: dict[int, int] = {}
     for block, count in zip(*record.split(record.distinct()), strict=True):
         longest[int(block)] = max(int(count), longest.get(int(block), 0))
-    addresses = record.blocks["address"].astype(object)
-    spans = {name: span for name in names if (span := symbols.span(name))}
-    ran: dict[str, set[int]] = {name: set() for name in spans}
-    for block, count in longest.items():
-        first = addresses[block]
-        last = first + _SIZE * count
-        for name, (low, high) in spans.items():
-            if first < high and last > low:
-                ran[name].update(range(max(first, low), min(last, high), _SIZE))
-    return {name: len(places) for name, places in ran.items()}
+    spans = {name: symbols.instructions(name) for name in names if symbols.span(name)}
+    ran = {name: np.zeros(len(places), np.bool_) for name, places in spans.items()}
+    blocks = np.array(list(longest), np.int64)
+    first = record.blocks["address"][blocks].astype(np.uint64)
+    behind = ends_of(symbols, first, np.array(list(longest.values()), np.int64)).behind
+    for name, places in spans.items():
+        low, high = np.searchsorted(places, first), np.searchsorted(places, behind)
+        for begin, end in {*zip(low.tolist(), high.tolist(), strict=True)}:
+            ran[name][begin:end] = True
+    return {name: int(np.count_nonzero(which)) for name, which in ran.items()}
 
 
 def coverage(
@@ -92,8 +92,7 @@ class ChangedCode:
     @cached_property
     def addresses(self) -> npt.NDArray[np.uint64]:
         """Where each of their instructions is, in order."""
-        spans = [span for name in self.places if (span := self.symbols.span(name))]
-        parts = [np.arange(*span, _SIZE, dtype=np.uint64) for span in spans]
+        parts = [self.symbols.instructions(name) for name in self.places]
         return np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
 
     @cached_property
@@ -121,8 +120,7 @@ class ChangedCode:
                 of_lines.setdefault(name, set()).update(addresses)
         found = {}
         for name, places in self.places.items():
-            low, _ = self.symbols.span(name) or (0, 0)
-            own = [low + _SIZE * place for place in places.tolist()]
+            own = self.symbols.instructions(name)[places].tolist()
             found[name] = np.array(sorted(of_lines.get(name, own)), np.uint64)
         return found
 
@@ -198,7 +196,7 @@ def _functions(
         FunctionCoverage(
             name=name,
             new=name not in base_names,
-            instructions=len(symbols.code(name)) // _SIZE,
+            instructions=len(symbols.instructions(name)),
             executed=executed.get(name, 0),
             calls=dict(calls.get(name, {})),
         )

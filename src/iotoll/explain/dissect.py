@@ -125,7 +125,8 @@ def dissect_side(task: Task, on_cell: Callable[[int], None] = lambda _: None) ->
             " board, image or job have changed since"
         )
     parts, same = {}, set()
-    walker, counter = Walker(record, task.symbols), PieceCounter(record, task.pieces)
+    walker = Walker(record, task.symbols)
+    counter = PieceCounter(record, task.pieces, task.symbols)
     for number, cell in enumerate(task.cells):
         on_cell(number)
         if cell not in tables:

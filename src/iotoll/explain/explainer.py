@@ -39,7 +39,7 @@ from iotoll.explain.stored import has_windows
 from iotoll.explain.tables import io_tables
 from iotoll.explain.viewers import firefox, flame_svg, perfetto, speedscope
 from iotoll.kernels.changed import changed_functions
-from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable, present
 from iotoll.records import results
@@ -223,11 +223,13 @@ class Explainer:
                 " --profile asks the lab's boards, approximately"
             )
         board = self.setup.board
-        if not isinstance(board, VirtualBoard) or board.arch != "arm64":
+        if not isinstance(board, VirtualBoard) or (board.arch != "arm64" and not board.is_exact):
             raise UsageError(
-                f"{run.root}: only virtual arm64 boards can be recorded;"
+                f"{run.root}: only virtual arm64 boards and exact ones can be recorded;"
                 " --profile works on any board, approximately"
             )
+        if caches is not None and board.arch != "arm64":
+            raise UsageError(f"{run.root}: --cache is for arm64 boards: gate with --lines instead")
         if board.qemu.cpus > 1 and not self.is_stored:
             raise UsageError(
                 f"{run.root}: of a board with several CPUs only what the gate's own boots kept is"
@@ -300,7 +302,7 @@ class Explainer:
 
     def symbols(self, side: Side) -> Symbols:
         """The functions of a side's kernel image."""
-        return read_symbols(self.run.build(side) / "Image")
+        return read_functions(self.run.build(side) / "Image")
 
     def _pieces(self, side: Side, symbols: Symbols, changed: Sequence[str]) -> Pieces:
         known = [name for name in changed if symbols.span(name)]

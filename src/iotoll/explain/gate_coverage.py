@@ -16,7 +16,7 @@ from iotoll.explain.record import Ints
 from iotoll.explain.stored import has_windows
 from iotoll.explain.tables import io_tables
 from iotoll.kernels.changed import changed_functions, changed_places
-from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import ACCESS, Windows, read_windows
 from iotoll.records import results
@@ -110,8 +110,7 @@ def _changed_code(run: RunDir, lines: Lines, pieces: Pieces | None = None) -> Ch
     changed = [name for name in changed_functions(base, candidate) if candidate.span(name)]
     places = {}
     for number, name in enumerate(changed):
-        before = base.code(name) if number < _MOST else b""
-        places[name] = changed_places(before, candidate.code(name))
+        places[name] = changed_places(base if number < _MOST else None, candidate, name)
     if pieces is None:
         read = lines.read_changed(candidate, changed) if changed else {}
         pieces = make_pieces(candidate, read)
@@ -126,8 +125,7 @@ def executions(
     ``addresses`` are those of the instructions, in order.
     """
     first = windows.blocks["address"]
-    last = first + np.uint64(4) * windows.blocks["instructions"].astype(np.uint64)
-    low, high = np.searchsorted(addresses, first), np.searchsorted(addresses, last)
+    low, high = np.searchsorted(addresses, first), np.searchsorted(addresses, windows.ends)
     window, entry, often = windows.entries
     has_any = np.append(high > low, False)
     here = np.flatnonzero(has_any[np.where(entry < ACCESS, entry, len(low))])
@@ -157,4 +155,4 @@ def _symbols(run: RunDir) -> tuple[Symbols, Symbols]:
 
 def symbols_of(run: RunDir, side: Side) -> Symbols:
     """The functions of a side's kernel; raises UsageError where its image has none to be read."""
-    return read_symbols(run.build(side) / "Image")
+    return read_functions(run.build(side) / "Image")

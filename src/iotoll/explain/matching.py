@@ -16,9 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from iotoll.kernels.changed import BRANCH, distance, matches, normal
-from iotoll.kernels.symbols import Symbols
+from iotoll.kernels.flow import Kind, read_flow
+from iotoll.kernels.symbols import X86_64, Symbols
+from iotoll.kernels.x86 import instructions
 
 _SPLIT_OFF = re.compile(r"(?:\.(?:isra|constprop|part|cold|llvm|lto_priv)(?:\.\d+)*)+$")
 
@@ -109,19 +112,27 @@ def _grams(kernel: Kernel, stems: Sequence[str]) -> dict[str, Counter[tuple[int,
     """The instructions in a row of functions by stem, without registers, constants, addresses."""
     names = [name for name in dict.fromkeys(stems) if kernel.symbols.span(name)]
     found = {}
-    for name, code in zip(names, normal([kernel.symbols.code(n) for n in names]), strict=True):
-        # Upper bits say what an instruction does; the lower ones are registers and constants.
-        words = (np.frombuffer(code, "<u4") >> 21).tolist()
+    for name, words in zip(names, _operations(kernel.symbols, names), strict=True):
         if len(words) >= _SHORTEST:
             rows = zip(*(words[n:] for n in range(_GRAM)), strict=False)
             found[name] = Counter(rows)
     return found
 
 
+def _operations(symbols: Symbols, names: Sequence[str]) -> list[list[int]]:
+    """What the instructions of functions do, without padding."""
+    codes = [symbols.code(name) for name in names]
+    if symbols.machine == X86_64:
+        each = (instructions(np.frombuffer(code, np.uint8))[0] for code in codes)
+        return [one.opcode[~one.is_nop].tolist() for one in each]
+    # Upper bits say what an instruction does; the lower ones are registers and constants.
+    return [(np.frombuffer(code, "<u4") >> 21).tolist() for code in normal(codes)]
+
+
 def _by_stem(ran: Mapping[str, int]) -> Counter[str]:
     found: Counter[str] = Counter()
-    for name, instructions in ran.items():
-        found[stem(name)] += instructions
+    for name, count in ran.items():
+        found[stem(name)] += count
     return found
 
 
@@ -140,18 +151,26 @@ def direct_calls(symbols: Symbols, ran: Iterable[str]) -> dict[str, dict[str, in
         span = symbols.span(caller)
         if span is None:
             continue
-        code = symbols.code(caller)
-        words = np.frombuffer(code[: len(code) // 4 * 4], "<u4")
-        # The pattern of both b and bl: a tail call is one as well.
-        places = np.flatnonzero(matches(words, BRANCH[0]))
-        steps = distance(words[places], *BRANCH[1:])
-        # Steps back are large numbers without a sign: the sum is the same.
-        targets = np.uint64(span[0]) + (4 * (places + steps)).astype(np.uint64)
+        targets = _targets(symbols, *span)
         number = np.searchsorted(symbols.starts, targets).clip(0, len(symbols.starts) - 1)
         for one in number[symbols.starts[number] == targets].tolist():
             mine = found.setdefault(symbols.names[one], {})
             mine[caller] = mine.get(caller, 0) + 1
     return found
+
+
+def _targets(symbols: Symbols, begin: int, end: int) -> npt.NDArray[np.uint64]:
+    """Where the calls and jumps of some code lead: a tail call is one as well."""
+    if symbols.machine == X86_64:
+        flow = read_flow(symbols, begin, end).values()
+        found = [one.target for one in flow if one.kind in (Kind.CALL, Kind.JUMP)]
+        return np.array(found, np.uint64)
+    words = symbols.words(np.arange(begin, end, 4, dtype=np.uint64))
+    # The pattern of both b and bl.
+    places = np.flatnonzero(matches(words, BRANCH[0]))
+    steps = distance(words[places], *BRANCH[1:])
+    # Steps back are large numbers without a sign: the sum is the same.
+    return np.uint64(begin) + (4 * (places + steps)).astype(np.uint64)
 
 
 def owners(ran: tuple[set[str], set[str]], calls: tuple[Calls, Calls]) -> dict[str, str]:

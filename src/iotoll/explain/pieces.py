@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from iotoll.explain.record import Ints, Record
 from iotoll.kernels.debuginfo import Frame, FunctionLines
+from iotoll.kernels.flow import ends_of
 from iotoll.kernels.symbols import Symbols
 
-_SIZE = 4  # bytes of an instruction
 _CHUNK = 1 << 22  # runs that are counted at a time
 
 
@@ -60,10 +60,11 @@ def make_pieces(symbols: Symbols, lines: Mapping[str, FunctionLines]) -> Pieces:
     frames: list[tuple[Frame, ...]] = []
     labels: dict[Label, int] = {}
     for name in sorted(spans, key=lambda n: spans[n]):
-        for place, found in enumerate(lines[name].frames):
+        places = symbols.instructions(name).tolist()
+        for address, found in zip(places, lines[name].frames, strict=False):
             chain = tuple(frame.function for frame in found[:-1])
             number = labels.setdefault(Label(name, chain), len(labels)) if chain else -1
-            addresses.append(spans[name][0] + _SIZE * place)
+            addresses.append(address)
             numbers.append(number)
             frames.append(found)
     return Pieces(
@@ -78,16 +79,15 @@ def make_pieces(symbols: Symbols, lines: Mapping[str, FunctionLines]) -> Pieces:
 class PieceCounter:
     """Counts how often each instruction of some pieces ran in parts of a record."""
 
-    def __init__(self, record: Record, pieces: Pieces) -> None:
+    def __init__(self, record: Record, pieces: Pieces, symbols: Symbols) -> None:
         self.pieces = pieces
         self._record = record
         words = record.distinct()
         blocks, counts = record.split(words)
         first = record.blocks["address"][blocks]
         low = np.searchsorted(pieces.addresses, first)
-        high = np.searchsorted(
-            pieces.addresses, first + np.uint64(_SIZE) * counts.astype(np.uint64)
-        )
+        behind = ends_of(symbols, first.astype(np.uint64), counts.astype(np.int64)).behind
+        high = np.searchsorted(pieces.addresses, behind)
         hit = high > low
         self._words, self._low, self._high = words[hit], low[hit], high[hit]
 

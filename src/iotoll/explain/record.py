@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.kernels.symbols import Symbols
+from iotoll.kernels.symbols import X86_64, Symbols
+from iotoll.kernels.tracing import NAMES, returns_of
 
 CLOCK, SWITCH, PREVIOUS = range(3)
 """Numbers of the probes."""
@@ -26,7 +27,8 @@ CLOCK, SWITCH, PREVIOUS = range(3)
 RUN_BITS = 10
 _CHUNK = 1 << 22  # runs that are read at a time
 
-_CLOCK_FUNCTION, _SWITCH_FUNCTION = "trace_clock_local", "cpu_switch_to"
+_RESULT = 6
+"""Of x86-64: the plugin's number of the register that holds what a function returns."""
 
 Ints = npt.NDArray[np.int64]
 BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u8")])
@@ -114,14 +116,16 @@ NOTHING = Record(np.zeros(0, BLOCK), np.zeros(0, np.uint32), np.zeros(0, MARK))
 
 def probes(symbols: Symbols) -> str:
     """The plugin's option ``probes`` for a kernel; raises UsageError if it lacks a function."""
-    returns, switch = symbols.returns(_CLOCK_FUNCTION), symbols.span(_SWITCH_FUNCTION)
+    names = NAMES[symbols.machine]
+    returns, switch = returns_of(symbols, names.clock), symbols.span(names.switch)
     if len(returns) != 1 or switch is None:
         raise UsageError(
-            f"the kernel has no function {_SWITCH_FUNCTION}, or not one {_CLOCK_FUNCTION} with one"
+            f"the kernel has no function {names.switch}, or not one {names.clock} with one"
             " return: it cannot be explained"
         )
-    # Register 0 holds what a function returns; of a switch, arguments are the old and new task.
-    return "+".join((f"{returns[0]:#x}:0", f"{switch[0]:#x}:1", f"{switch[0]:#x}:0"))
+    # Of a switch, arguments are the old and new task.
+    result = _RESULT if symbols.machine == X86_64 else 0
+    return "+".join((f"{returns[0]:#x}:{result}", f"{switch[0]:#x}:1", f"{switch[0]:#x}:0"))
 
 
 def read_record(prefix: Path) -> Record:

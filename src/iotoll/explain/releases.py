@@ -11,7 +11,7 @@ from iotoll.core.progress import Progress
 from iotoll.explain.by_function import SECTIONS, CellFunctions, by_function
 from iotoll.explain.explainer import check_cells
 from iotoll.explain.matching import Calls, Kernel, direct_calls, owners, renamed, stem
-from iotoll.kernels.symbols import read_symbols
+from iotoll.kernels.symbols import read_functions
 from iotoll.records.models import Clock, Section
 from iotoll.records.models.releases import (
     FunctionCost,
@@ -101,7 +101,7 @@ def _unusable(sides: tuple[RunValues, RunValues], cell: str) -> str:
 
 
 def _kernel(side: RunValues) -> Kernel:
-    return Kernel.of(read_symbols(side.run.build(_side(side)) / "Image"))
+    return Kernel.of(read_functions(side.run.build(_side(side)) / "Image"))
 
 
 def _side(side: RunValues) -> Side:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from statistics import median_low
 
 import numpy as np
+import numpy.typing as npt
 
 from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix
@@ -26,7 +28,8 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.explain.explainer import Explainer, boot_recorded
 from iotoll.explain.record import Record, probes, read_record
 from iotoll.kernels.symbols import Symbols
-from iotoll.kernels.tracing import BRANCH, END, END_BEHIND, TracingCode, tracing_code
+from iotoll.kernels.tracing import BRANCH, END, END_BEHIND, TracingCode, returns_of, tracing_code
+from iotoll.kernels.x86 import LONGEST
 from iotoll.measure.boot_trace import BootTraceFile
 from iotoll.records import results
 from iotoll.records.models import (
@@ -57,7 +60,6 @@ _EVENTS = {
     "block_rq_complete": "done",
 }
 _CALL = "invoke_syscall"
-_SIZE = 4  # bytes of an instruction
 _CHUNK = 1 << 22  # runs that are looked at at a time
 
 
@@ -68,7 +70,8 @@ def cut(
 
     ``folder`` is the boot's, ``doorbells`` are the functions whose return is the hand-over.
     """
-    inside = _inside(record, _points(symbols, tracing_code(symbols), doorbells))
+    points = _points(symbols, tracing_code(symbols), doorbells)
+    inside = _inside(record, symbols, points)
     wanted = np.zeros(len(record.blocks), np.bool_)
     wanted[list(inside)] = True
     reached: list[tuple[int, int, str]] = []
@@ -106,24 +109,32 @@ _BEGINS, _ENDS = "begins", "ends"
 
 def _points(symbols: Symbols, code: TracingCode, doorbells: set[str]) -> set[_Point]:
     points = {
-        _Point(site + _SIZE, what)
+        _Point(symbols.behind(site), what)
         for event, what in _EVENTS.items()
         for site in code.sites.get(event, ())
     }
     for edge in code.edges:
         address, kind, group = int(edge["address"]), int(edge["kind"]), int(edge["group"])
         if kind == BRANCH:
-            points.add(_Point(address + _SIZE, _BEGINS, at_end=True, group=group))
+            behind = symbols.behind(address)
+            points.add(_Point(behind, _BEGINS, at_end=True, group=group))
         elif kind in (END, END_BEHIND):
-            behind = kind == END_BEHIND
-            points.add(_Point(address + behind * _SIZE, _ENDS, at_end=behind, group=group))
+            is_behind = kind == END_BEHIND
+            place = symbols.behind(address) if is_behind else address
+            points.add(_Point(place, _ENDS, at_end=is_behind, group=group))
+    for what, places in zip(("call", "back"), code.calls, strict=True):
+        points |= {_Point(place, what) for place in places}
     for name in symbols.names:
         if name.partition(".")[0] == _CALL and (span := symbols.span(name)):
             points.add(_Point(span[0], "call"))
-            points |= {_Point(at + _SIZE, "back", at_end=True) for at in symbols.returns(name)}
+            points |= {_at_return(symbols, at, "back") for at in returns_of(symbols, name)}
     for name in doorbells:
-        points |= {_Point(at + _SIZE, "bell", at_end=True) for at in symbols.returns(name)}
+        points |= {_at_return(symbols, at, "bell") for at in returns_of(symbols, name)}
     return points | _ends_of_switches(code)
+
+
+def _at_return(symbols: Symbols, place: int, what: str) -> _Point:
+    return _Point(symbols.behind(place), what, at_end=True)
 
 
 def _ends_of_switches(code: TracingCode) -> set[_Point]:
@@ -134,21 +145,41 @@ def _ends_of_switches(code: TracingCode) -> set[_Point]:
     return {_Point(int(address), "switch") for address in code.edges["address"][ended]}
 
 
-def _inside(record: Record, points: set[_Point]) -> dict[int, list[tuple[int, _Point]]]:
+def _inside(
+    record: Record, symbols: Symbols, points: set[_Point]
+) -> dict[int, list[tuple[int, _Point]]]:
     """The points in each block, in instructions from its beginning."""
     first = record.blocks["address"].astype(np.uint64)
     size = record.blocks["instructions"].astype(np.uint64)
     order = np.argsort(first, kind="stable")
-    longest = int(size.max(initial=0)) * _SIZE
+    longest = int(size.max(initial=0)) * LONGEST
     found: dict[int, list[tuple[int, _Point]]] = {}
     for point in sorted(points):
         around = np.array([max(point.address - longest, 0), point.address + 1], np.uint64)
         low, high = np.searchsorted(first, around, sorter=order).tolist()
-        for block in order[low:high].tolist():
-            offset = (point.address - int(first[block])) // _SIZE
-            if offset == size[block] if point.at_end else offset < size[block]:
+        places = _places(symbols, point.address)
+        own, *others = np.searchsorted(
+            places, np.array([point.address, *first[order[low:high]]], np.uint64)
+        ).tolist()
+        for block, other in zip(order[low:high].tolist(), others, strict=True):
+            offset = own - other
+            is_of_code = int(first[block]) >= int(places[0])
+            if is_of_code and (offset == size[block] if point.at_end else offset < size[block]):
                 found.setdefault(block, []).append((offset, point))
     return found
+
+
+def _places(symbols: Symbols, address: int) -> npt.NDArray[np.uint64]:
+    """The instructions of the function before the end of which an address is."""
+    before, at = symbols.index(np.array([address - 1, address], np.uint64)).tolist()
+    number = before if before >= 0 else at
+    ends = [*symbols.starts[number + 1 : number + 2].tolist(), symbols.base + len(symbols.image)]
+    return _of_function(symbols, int(symbols.starts[number]), ends[0])
+
+
+@lru_cache(maxsize=1024)
+def _of_function(symbols: Symbols, begin: int, end: int) -> npt.NDArray[np.uint64]:
+    return symbols.instructions_in(begin, end)
 
 
 class _Clock:

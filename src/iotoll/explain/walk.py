@@ -1,21 +1,24 @@
 """Call trees from a record: which function ran when, called by what, in which task.
 
-The instruction that ends a block says how the next one is reached: ``bl`` and ``blr`` call, ``ret``
-returns, ``eret`` leaves an exception, anything else jumps (a tail call replaces its caller). An
-exception begins in the function ``vectors``. What is approximate: a function that was running
-before the record began is known from the moment when something returns to it.
+The instruction that ends a block says how the next one is reached: it calls, returns, leaves an
+exception, or jumps (a tail call replaces its caller). An exception begins in the function
+``vectors``, or of x86-64 in its own (``asm_exc_page_fault``). What is approximate: a function that
+was running before the record began is known from the moment when something returns to it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from iotoll.explain.record import PREVIOUS, SWITCH, Ints, Record
-from iotoll.kernels.symbols import NOWHERE, RET, USER, Symbols
+from iotoll.kernels.flow import Kind, ends_of
+from iotoll.kernels.symbols import NOWHERE, USER, Symbols
 
 JUMP, CALL, RETURN, LEAVE = range(4)
 """How a block ends."""
@@ -27,10 +30,16 @@ _UNKNOWN = 2
 ROOT = 0
 """The node of the call trees above all functions."""
 
-_SIZE = 4  # bytes of an instruction
-_ERET = 0xD69F03E0
-_INTERRUPTS = ("el1h_64_irq", "el0t_64_irq", "el1h_64_fiq", "el0t_64_fiq")
 _VECTORS = "vectors"
+_INTERRUPT = re.compile(
+    r"el1h_64_irq|el0t_64_irq|el1h_64_fiq|el0t_64_fiq|asm_sysvec_\w+|asm_common_interrupt"
+)
+_ENTRY = re.compile(
+    r"vectors|asm_exc_\w+|asm_sysvec_\w+|asm_\w+_interrupt|(irq|spurious)_entries_start"
+    r"|entry_SYSCALL_64\w*|syscall_return_via_sysret|common_interrupt_return|error_return"
+    r"|swapgs_restore_regs_and_return_to_usermode|native_(irq_return_)?iret|ret_from_fork_asm"
+)
+"""Where exceptions begin: arm64's vectors; of x86-64 also what they end in (entry_64.S)."""
 
 
 @dataclass
@@ -69,7 +78,9 @@ class Tree:
         """Which nodes run in an interrupt, shape (nodes,)."""
         found = np.zeros(len(self.parent), np.bool_)
         for node in range(1, len(self.parent)):
-            found[node] = found[self.parent[node]] or self.function[node] in _INTERRUPTS
+            found[node] = found[self.parent[node]] or bool(
+                _INTERRUPT.fullmatch(self.function[node])
+            )
         return found
 
 
@@ -182,12 +193,15 @@ def _next(tree: Tree, node: int, name: str, end: int) -> int:
         unknown = tree.parent[node] if name.endswith("_trampoline") else ROOT
         return tree.above(node, name) or tree.child(unknown, name)
     if end == LEAVE:
-        entry = node if tree.function[node] == _VECTORS else tree.above(node, _VECTORS)
-        node = tree.parent[entry]
+        while node != ROOT and not _is_entry(tree.function[node]):
+            node = tree.parent[node]
+        node = tree.parent[node]
     here = tree.function[node]
     if here == name and end != CALL:
         return node
-    if end == CALL or name in (_VECTORS, NOWHERE) or here == _VECTORS:
+    if here != _VECTORS and _is_entry(here) and _is_entry(name) and end == JUMP:
+        return tree.child(tree.parent[node], name)
+    if end == CALL or name == NOWHERE or _is_entry(name) or here == _VECTORS:
         return tree.child(node, name)
     if here == NOWHERE:
         # An instruction of a probed function ran elsewhere: back into the function.
@@ -195,17 +209,19 @@ def _next(tree: Tree, node: int, name: str, end: int) -> int:
     return tree.child(tree.parent[node], name)
 
 
+@cache
+def _is_entry(name: str) -> bool:
+    return bool(_ENTRY.fullmatch(name))
+
+
 def _of_blocks(record: Record, symbols: Symbols) -> tuple[Ints, Ints]:
     """Function (as `Symbols.index` has it) and kind of end of each block."""
     address, size = record.blocks["address"], record.blocks["instructions"]
-    last = address + np.uint64(_SIZE) * (size - np.uint64(1))
-    functions = symbols.index(address)
-    words = symbols.words(last)
+    kinds = ends_of(symbols, address, size.astype(np.int64)).kind
     ends = np.full(len(address), JUMP, np.int64)
-    ends[(words >> 26 == 0b100101) | (words & 0xFFFFFC1F == 0xD63F0000)] = CALL
-    ends[words == RET] = RETURN
-    ends[words == _ERET] = LEAVE
-    return functions, ends
+    for kind, end in ((Kind.CALL, CALL), (Kind.RETURN, RETURN), (Kind.LEAVE, LEAVE)):
+        ends[kinds == kind] = end
+    return symbols.index(address), ends
 
 
 def _inside(numbers: Ints, low: int, high: int) -> Ints:

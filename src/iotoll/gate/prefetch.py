@@ -60,7 +60,7 @@ def while_it_boots(setup: Building, later: Work) -> Work:
 
 
 def is_counted(setup: Setup) -> bool:
-    """Whether this machine boots an exact arm64 board, which counts what it executes.
+    """Whether this machine boots an exact board, which counts what it executes.
 
     The image is read for that, and what ran of the change is told.
     """

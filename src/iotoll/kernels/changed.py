@@ -1,6 +1,7 @@
 """Which functions a patch changed: machine code of two images, function by function.
 
-Code that merely moved must not count as changed, so addresses are left out of the comparison: the
+Of x86-64, `iotoll.kernels.changed_x86` says what instructions are the same. Of arm64, it is this:
+code that merely moved must not count as changed, so addresses are left out of the comparison: the
 targets of branches that leave the function, the pages of ``adrp``, the distances of ``adr`` and of
 loads relative to the program counter, and the low parts of addresses, which additions and
 accesses have in their 12-bit constants, where the register holds an address that an ``adrp`` of the
@@ -20,9 +21,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.kernels.symbols import Symbols
+from iotoll.kernels import changed_x86
+from iotoll.kernels.symbols import X86_64, Symbols
 
 Words = npt.NDArray[np.uint32]
+Values = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 
 _ADRP = 0x9F000000, 0x90000000
@@ -54,10 +57,16 @@ def changed_functions(base: Symbols, candidate: Symbols) -> tuple[str, ...]:
     codes = ((name, code) for name, code in candidate.codes.items() if len(code) <= LONGEST)
     pairs = [(name, base.codes.get(name), code) for name, code in codes]
     others = [(n, b, c) for n, b, c in pairs if b is not None and b != c]
-    unlike = _unlike([(n, b, c) for n, b, c in others if len(b) == len(c)])
-    left = [(n, b, c) for n, b, c in others if n in unlike or len(b) != len(c)]
-    before, after = normal([b for _, b, _ in left]), normal([c for _, _, c in left])
-    changed = {n for (n, _, _), b, c in zip(left, before, after, strict=True) if b != c}
+    if candidate.machine == X86_64:
+        names = [name for name, _, _ in others]
+        sides = (changed_x86.normal(side, names) for side in (base, candidate))
+        rows = zip(names, *sides, strict=True)
+        changed = {n for n, b, c in rows if not np.array_equal(b.values, c.values)}
+    else:
+        unlike = _unlike([(n, b, c) for n, b, c in others if len(b) == len(c)])
+        left = [(n, b, c) for n, b, c in others if n in unlike or len(b) != len(c)]
+        before, after = normal([b for _, b, _ in left]), normal([c for _, _, c in left])
+        changed = {n for (n, _, _), b, c in zip(left, before, after, strict=True) if b != c}
     return tuple(name for name, old, _ in pairs if old is None or name in changed)
 
 
@@ -104,16 +113,28 @@ ALIGNED = 2000
 """Instructions between the first and the last difference of two functions that are aligned."""
 
 
-def changed_places(before: bytes, after: bytes) -> Numbers:
-    """Numbers of the instructions of a function that its code before has not; in order.
+def changed_places(base: Symbols | None, candidate: Symbols, name: str) -> Numbers:
+    """Numbers of the instructions of a function that its code in the base has not; in order.
 
     Where instructions are gone alone, the one behind them stands for them. Of longer differences
-    than `ALIGNED`, all between the first and the last one is told.
+    than `ALIGNED`, all between the first and the last one is told. Without a base all are new.
     """
-    old, new = (np.frombuffer(one, "<u4") for one in normal([before, after]))
-    words = _joined([after])
-    own = np.flatnonzero(words != NOP)[: len(new)]
-    one, other = _without_distances(old), _without_distances(new)
+    if candidate.machine == X86_64:
+        after = changed_x86.normal(candidate, [name])[0]
+        before = changed_x86.normal(base, [name])[0] if base else after.none()
+        return _places(before.values, after.values, before.loose, after.loose, after.number)
+    codes = [base.code(name) if base else b"", candidate.code(name)]
+    old, new = (np.frombuffer(one, "<u4") for one in normal(codes))
+    own = np.flatnonzero(_joined(codes[1:]) != NOP)[: len(new)]
+    return _places(old, new, _without_distances(old), _without_distances(new), own)
+
+
+def _places(old: Values, new: Values, one: Values, other: Values, own: Numbers) -> Numbers:
+    """`changed_places` of a function's instructions before and after, each as a number.
+
+    ``one`` and ``other`` are the same without how far jumps go, ``own`` the numbers of ``new``
+    among all instructions; shapes are those of ``old`` and ``new``.
+    """
     if np.array_equal(one, other):
         differs: Numbers = own[old != new]
         return differs
@@ -134,8 +155,8 @@ def changed_places(before: bytes, after: bytes) -> Numbers:
     return own[found]
 
 
-def _same(one: Words, other: Words) -> int:
-    """How many words are the same from the beginning on; both have one length."""
+def _same(one: Values, other: Values) -> int:
+    """How many numbers are the same from the beginning on; both have one length."""
     unlike = np.flatnonzero(one != other)
     return int(unlike[0]) if len(unlike) else len(one)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
@@ -28,9 +29,12 @@ from iotoll.core.progress import Progress
 from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.places import held_place, warm_place
 from iotoll.kernels.source import open_tree
+from iotoll.kernels.symbols import ARM64, X86_64
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
+from iotoll.kernels.x86 import JUMP, SHORT_JUMP, instructions
 
-_SIZE = 4  # bytes of an instruction
+_SIZE = 4  # bytes of an instruction of arm64
+_WIDE = (1, 24)  # R_X86_64_64 and R_X86_64_PC64: relocations of 8 bytes
 _MOST_FILES = 8
 """Source files that may define a function; of a name in more of them nothing is known."""
 _MOST_USERS = 8
@@ -42,7 +46,7 @@ _HARMLESS = re.compile(
     r"|-f(?!plugin|dump|profile|auto-profile|lto|use-ld|callgraph|opt-info|save-|stack-usage"
     r"|test-coverage|diagnostics-(?:format|add-output|set-output)|self-test)[\w.+=,/-]+"
 )
-_DEFINES = re.compile(rb"^[A-Za-z_][^\n;=#]*?\b(\w+)\(", re.M)
+_DEFINES = re.compile(rb"^(?:[A-Za-z_][^\n;=#]*?\b)?(\w+)\(", re.M)
 
 
 @dataclass(frozen=True)
@@ -296,29 +300,51 @@ def read_unit(
 
 @dataclass(frozen=True)
 class _Function:
-    """One function of an object; ``linked`` are offsets of words that the linker fills in."""
+    """One function of an object; ``linked`` are what the linker fills in: offsets and bytes."""
 
     section: str
     offset: int
     code: bytes
-    linked: frozenset[int]
+    linked: Mapping[int, int]
+    machine: str = ARM64
 
     def is_code_of(self, image: bytes) -> bool:
-        """Whether the image's bytes are this code, at all places that the linker leaves alone."""
-        places = range(0, len(self.code), _SIZE)
-        return 0 < len(self.code) <= len(image) and all(
-            self.code[at : at + _SIZE] == image[at : at + _SIZE]
-            for at in places
-            if at not in self.linked
-        )
+        """Whether the image's bytes are this code, at all places that the linker leaves alone.
+
+        A branch that waits for a static key is a ``nop`` in a finished object of x86-64 (objtool).
+        """
+        if not 0 < len(self.code) <= len(image):
+            return False
+        mine, other = (np.frombuffer(one[: len(self.code)], np.uint8) for one in (self.code, image))
+        unlike = mine != other
+        for place, size in self.linked.items():
+            unlike[max(place, 0) : place + size] = False
+        if unlike.any() and self.machine == X86_64:
+            found, image_has = (instructions(code)[0] for code in (mine, other))
+            waits = np.isin(found.opcode, (JUMP, SHORT_JUMP))
+            waits &= np.isin(found.place, image_has.place[image_has.is_nop])
+            for place, size in zip(found.place[waits], found.length[waits], strict=True):
+                unlike[place : place + size] = False
+        return not unlike.any()
+
+    def places(self) -> list[int]:
+        """Where in the section each instruction is, padding behind the function left out."""
+        if self.machine == X86_64:
+            own = instructions(np.frombuffer(self.code, np.uint8))[0].place
+            found: list[int] = (self.offset + own).tolist()
+            return found
+        return list(range(self.offset, self.offset + len(self.code), _SIZE))
 
 
 def _functions(elf: ELFFile) -> dict[str, list[_Function]]:
-    linked: dict[int, set[int]] = {}
+    machine = X86_64 if elf["e_machine"] == "EM_X86_64" else ARM64
+    linked: dict[int, dict[int, int]] = {}
     for section in elf.iter_sections():
         if isinstance(section, RelocationSection):
-            places = linked.setdefault(section["sh_info"], set())
-            places.update(entry["r_offset"] for entry in section.iter_relocations())
+            places = linked.setdefault(section["sh_info"], {})
+            for entry in section.iter_relocations():
+                wide = machine == X86_64 and entry["r_info_type"] in _WIDE
+                places[entry["r_offset"]] = 8 if wide else 4
     found: dict[str, list[_Function]] = {}
     for table in elf.iter_sections():
         if not isinstance(table, SymbolTableSection):
@@ -328,15 +354,16 @@ def _functions(elf: ELFFile) -> dict[str, list[_Function]]:
             if symbol["st_info"]["type"] != "STT_FUNC" or not isinstance(number, int):
                 continue
             section, start, size = elf.get_section(number), symbol["st_value"], symbol["st_size"]
-            inside = (p - start for p in linked.get(number, ()) if start <= p < start + size)
+            places = linked.get(number, {})
+            inside = {p - start: n for p, n in places.items() if start <= p < start + size}
             code = section.data()[start : start + size]
-            function = _Function(section.name, start, code, frozenset(inside))
+            function = _Function(section.name, start, code, inside, machine)
             found.setdefault(symbol.name, []).append(function)
     return found
 
 
 def _lines(unit: Path, function: _Function, tool: str, out: Path) -> FunctionLines | None:
-    places = range(function.offset, function.offset + len(function.code), _SIZE)
+    places = function.places()
     asked = "".join(f"{place:#x}\n" for place in places).encode()
     command = [tool, "-f", "-i", "-a", "-j", function.section, "-e", str(unit)]
     done = run_tool(command, cwd=unit.parent, stdin=asked, env=clean_env())

@@ -4,8 +4,8 @@ The image that booted is the source, so that a ready-made image, or one whose bu
 used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c
 writes: number of names, compressed names, markers, tokens, index of tokens; then offsets, and up to
 Linux 6 their base. Up to Linux 6.3 these two stand first (404bad70fcf7 moved them). Each is checked
-against the next, so nothing is guessed from a chance match. Of x86-64, names and addresses are
-known and nothing is said of the code.
+against the next, so nothing is guessed from a chance match. Of x86-64, the kernel is unpacked
+from its bzImage.
 
 Pointers of an image are where they belong, or, if it is relocatable and not packed by RELR (as
 binutils from 2.43 on pack it), in its relocation table, and 0 where they belong.
@@ -24,6 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import UsageError
+from iotoll.kernels.x86 import LONGEST, decode, instructions
+
+ARM64, X86_64 = "arm64", "x86_64"
+"""Machines whose code is understood."""
 
 RET = 0xD65F03C0
 """The instruction ``ret`` of arm64."""
@@ -64,6 +68,7 @@ class Symbols:
     names: tuple[str, ...]
     image: bytes
     base: int
+    machine: str = ARM64
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -107,6 +112,25 @@ class Symbols:
         """The bytes of each function by its name, in order of address."""
         return {name: self.code(name) for name in self.names}
 
+    def instructions(self, name: str) -> npt.NDArray[np.uint64]:
+        """Addresses of a function's instructions, padding included; none if there is none."""
+        return self.instructions_in(*(self.span(name) or (self.base, self.base)))
+
+    def instructions_in(self, begin: int, end: int) -> npt.NDArray[np.uint64]:
+        """The same of the code from an instruction's address on to before another one."""
+        if self.machine == ARM64:
+            return np.arange(begin, end, 4, dtype=np.uint64)
+        code = np.frombuffer(self.image[begin - self.base : end - self.base], np.uint8)
+        return np.uint64(begin) + instructions(code)[0].place.astype(np.uint64)
+
+    def behind(self, address: int) -> int:
+        """The address behind the instruction at another one."""
+        if self.machine == ARM64:
+            return address + 4
+        at = address - self.base
+        code = np.frombuffer(self.image[at : at + LONGEST], np.uint8)
+        return address + int(decode(code).length[0])
+
     def pointers(self, values: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
         """Where the image has pointers to some addresses, and to which: (place, address)."""
         words = np.frombuffer(self.image, "<u8", len(self.image) // 8)
@@ -140,7 +164,7 @@ def read_symbols(image: Path) -> Symbols:
 
 
 def read_functions(image: Path) -> Symbols:
-    """As `read_symbols`, also of an x86-64 bzImage, of which only names and addresses are used."""
+    """As `read_symbols`, also of an x86-64 bzImage."""
     try:
         data = image.read_bytes()
     except OSError as error:
@@ -220,7 +244,8 @@ def _tables(data: bytes, digits: int, image: int | None) -> Symbols | None:
         for base, addresses in known:
             names = _names(data, tokens, len(addresses), start, size)
             if names is not None:
-                return _functions(data, base, addresses, names)
+                machine = ARM64 if image is None else X86_64
+                return _functions(data, base, addresses, names, machine)
         if size == _ALIGNED[0] and image is None:
             found = _before_6_4(data, tokens, start)
             if found is not None:
@@ -369,7 +394,9 @@ def _expand(
     return names
 
 
-def _functions(data: bytes, base: int, addresses: list[int], names: list[bytes]) -> Symbols:
+def _functions(
+    data: bytes, base: int, addresses: list[int], names: list[bytes], machine: str = ARM64
+) -> Symbols:
     kept: dict[int, str] = {}
     for address, name in zip(addresses, names, strict=True):
         text = name.decode("ascii", "replace")
@@ -377,7 +404,7 @@ def _functions(data: bytes, base: int, addresses: list[int], names: list[bytes])
         if address >= base and text[0] in _TEXT and not text[1:].startswith("$"):
             kept.setdefault(address, text[1:])
     starts = np.array(sorted(kept), np.uint64)
-    return Symbols(starts, tuple(kept[int(start)] for start in starts), data, base)
+    return Symbols(starts, tuple(kept[int(start)] for start in starts), data, base, machine)
 
 
 def _aligned(place: int, size: int) -> int:

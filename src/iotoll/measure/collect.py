@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iotoll.core.errors import UsageError
 from iotoll.kernels.changed import affected_functions, differing_functions
-from iotoll.kernels.symbols import read_symbols
+from iotoll.kernels.symbols import read_functions, read_symbols
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
@@ -77,7 +77,7 @@ def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:
 def _changed(run: RunDir) -> list[str] | None:
     """Functions that one of the images has not, or that have other code in the two."""
     try:
-        base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
+        base, candidate = (read_functions(run.build(side) / "Image") for side in SIDES)
     except UsageError:
         return None
     return list(differing_functions(base, candidate))

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from iotoll import _native
 from iotoll.core.errors import InfrastructureError
@@ -45,13 +45,19 @@ SHARE = 0.01
 
 
 class Element(Model):
-    """One kind of cost; each way of counting adds to the others."""
+    """One kind of cost; each way of counting adds to the others.
+
+    ``machine`` is the only one that has it; ``on`` are fields that are others on a machine.
+    """
 
     one: str
     many: str
+    machine: Literal["arm64", "x86_64"] | None = None
+    on: dict[str, Element] = Field(default_factory=dict)
     words: list[Word] = Field(default_factory=list)
     but: list[Word] = Field(default_factory=list)
     functions: list[str] = Field(default_factory=list)
+    handlers: list[str] = Field(default_factory=list)
     vectors: list[int] = Field(default_factory=list)
     access: Literal["load", "store"] | None = None
     values: dict[str, int] = Field(
@@ -61,6 +67,16 @@ class Element(Model):
         None
     )
     trace: Literal["kib"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_machines(cls, data: Any) -> Any:
+        """What is others on a machine stands for what it replaces alone."""
+        own = {name: value for name, value in data.items() if name != "on"}
+        return {
+            **own,
+            "on": {machine: {**own, **more} for machine, more in data.get("on", {}).items()},
+        }
 
 
 class Elements(Model):
@@ -73,6 +89,15 @@ class Elements(Model):
     through: list[str]
     devices: dict[str, str]
     elements: dict[str, Element]
+
+    def of(self, machine: str) -> Elements:
+        """Those that a machine has, as they are counted there."""
+        known = {
+            name: one.on.get(machine, one)
+            for name, one in self.elements.items()
+            if one.machine in (None, machine)
+        }
+        return self.model_copy(update={"elements": known})
 
     def device(self, region: str) -> str:
         """What the device of a memory region is called."""
@@ -164,7 +189,7 @@ class ElementCounter:
         """``affected`` are functions whose instructions are counted as well, as `AFFECTED`."""
         self._windows = windows
         self._readings = Readings.of(windows)
-        self._known = load_elements()
+        self._known = load_elements().of(windows.symbols.machine)
         self._counted = _counted(windows, self._known)
         if affected:
             self._counted.append(_Counted(AFFECTED, [_of_functions(windows, affected)]))
@@ -495,8 +520,8 @@ def _of_blocks(windows: Windows, element: Element) -> Ints:
     hit = _matches(words, element.words) & ~_matches(words, element.but)
     owner = np.repeat(np.arange(len(address)), windows.blocks["special"])
     counts = np.bincount(owner[hit], minlength=len(address)).astype(np.int64)
-    if element.functions:
-        counts += _enters(windows, element.functions)
+    if named := [*element.functions, *element.handlers]:
+        counts += _enters(windows, named)
     span = windows.symbols.span(VECTORS)
     if element.vectors and span:
         for vector in element.vectors:

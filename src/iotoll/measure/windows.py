@@ -34,7 +34,7 @@ from iotoll.boots.counts import (
     touches_of,
 )
 from iotoll.core.errors import InfrastructureError
-from iotoll.kernels.symbols import Symbols
+from iotoll.kernels.symbols import ARM64, Symbols
 
 CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
 """Kinds of marks: exceptions are those of tracing, entries those of user space."""
@@ -64,6 +64,7 @@ _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
     11: ("values", _VALUE),
     TOUCH_COLUMNS: ("touches", TOUCH),
     14: ("opened", np.dtype("<u4")),
+    15: ("sizes", np.dtype("<u4")),
 }
 _OF_CPU = ("marks", "switches", "values", "touches", "opened")
 """Parts that there are of each CPU."""
@@ -96,6 +97,14 @@ class Windows:
     touches: npt.NDArray[np.void] | None = None
     first: Sequence[int] = ()
     opened: Ints | None = None
+    sizes: npt.NDArray[np.uint32] | None = None
+
+    @property
+    def ends(self) -> npt.NDArray[np.uint64]:
+        """The address behind each block, shape (blocks,)."""
+        if self.sizes is not None:
+            return self.blocks["address"] + self.sizes.astype(np.uint64)
+        return self.blocks["address"] + np.uint64(4) * self.blocks["instructions"].astype("<u8")
 
     @cached_property
     def of_cpu(self) -> list[tuple[int, int]]:
@@ -278,7 +287,8 @@ def read_windows(folder: Path) -> Windows | None:
 def _symbols(text: bytes) -> tuple[Symbols, tuple[str, ...]]:
     known = json.loads(text)
     starts = np.array(known["starts"], np.uint64)
-    symbols = Symbols(starts, tuple(known["names"]), bytes(known["size"]), known["base"])
+    image, machine = bytes(known["size"]), known.get("machine", ARM64)
+    symbols = Symbols(starts, tuple(known["names"]), image, known["base"], machine)
     return symbols, tuple(known.get("values", ()))
 
 
@@ -334,6 +344,7 @@ def _check(path: Path, found: Windows) -> None:
     marks, entries = found.marks["window"], found.contents
     sound = (
         int(np.count_nonzero(found.marks["kind"] == CLOCK)) == len(found.times)
+        and (found.sizes is None or len(found.sizes) == len(found.blocks))
         and (found.opened is None or len(found.opened) == len(found.of_cpu))
         and int(np.count_nonzero(found.marks["kind"] == SWITCH)) == len(found.switches)
         and bool(np.all((marks < len(found.windows)) | (marks == NO_WINDOW)))

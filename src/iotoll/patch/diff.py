@@ -61,7 +61,7 @@ def changed_paths(text: bytes, name: str) -> list[str]:
 
 
 def check_whole(text: bytes, name: str) -> None:
-    """Raise UsageError where a hunk has other lines than its header counts.
+    """Raise UsageError where a hunk has other lines than its header counts, or a file no hunk.
 
     No base takes such a patch: a mail program wrapped its long lines, or it was cut.
     """
@@ -71,6 +71,11 @@ def check_whole(text: bytes, name: str) -> None:
         match = _HUNK.match(lines[index])
         index += 1
         if match is None:
+            head = [line[:4] for line in lines[max(0, index - 2) : index]]
+            if head == [b"--- ", b"+++ "] and not _HUNK.match(b"".join(lines[index : index + 1])):
+                raise UsageError(
+                    f"{name}: no hunk follows line {index} (+++): it was cut; fetch it again"
+                )
             continue
         first, sizes = index, [int(n) if n else 1 for n in match.groups()]
         index = _after_hunk(lines, index, *sizes)

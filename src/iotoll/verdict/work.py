@@ -54,12 +54,14 @@ def compare_work(
     first, delta, own = _mean(o.per_io for o in ours[: len(pairs)]), _mean(outside), _own(ours)
     limit = max(rule.threshold, rule.share * first, own)
     moved: Literal["grew", "shrank", "same"] = "same"
+    is_of_change = False
     # Growth in one boot is an alarm that asks for more boots. Less needs them, and asks for none.
     for name, way in (("grew", 1), ("shrank", -1))[: 2 if len(pairs) > 1 else 1]:
         if _exceed(outside, limit, way) or _exceed(by_change, rule.changed, way):
             moved = name  # type: ignore[assignment]
-    if abs(_mean(by_change)) > abs(delta):
-        delta = _mean(by_change)  # noise of the others hides some of it
+            is_of_change = not _exceed(outside, limit, way)
+    if is_of_change or abs(_mean(by_change)) > abs(delta):
+        delta = _mean(by_change)  # noise of the others hides some of it, or all
     return WorkComparison(
         base=round(first, 1),
         candidate=round(first + delta, 1),

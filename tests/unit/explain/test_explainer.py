@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from iotoll.boards.plugin import load_caches
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
@@ -45,7 +46,7 @@ def judged(run: RunDir, moved: dict[str, str]) -> None:
         ({"kind": "measure"}, "only a gate"),
         ({"clock": "time"}, "only a gate"),
         ({"runner": "lava"}, "a lab booted it"),
-        ({"board": "virt-x86_64"}, "only virtual arm64 boards"),
+        ({"board": "virt-x86_64-stock"}, "only virtual arm64 boards"),
         ({"board": "virt-arm64-smp4"}, "board with several CPUs"),
     ],
 )
@@ -53,6 +54,12 @@ def test_other_runs_are_refused(tmp_path: Path, changes: dict[str, Any], words: 
     run = make_run(tmp_path, **changes)
     with pytest.raises(UsageError, match=words):
         explainer(run)
+
+
+def test_lines_of_cache_of_x86_64_are_the_gate_s(tmp_path: Path) -> None:
+    run = make_run(tmp_path, board="virt-x86_64")
+    with pytest.raises(UsageError, match="gate with --lines"):
+        Explainer(run, Progress(quiet=True), caches=load_caches("cortex-a73"))
 
 
 def test_cells_that_moved_are_explained_else_all(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def gate(root: Path, *, explains: bool = True, **changes: Any) -> Flow:
     [
         (False, {}),
         (True, {"board": "virt-arm64-stock"}),
-        (True, {"board": "virt-x86_64"}),
+        (True, {"board": "virt-x86_64-stock"}),
         (True, {"runner": "lava"}),
     ],
 )

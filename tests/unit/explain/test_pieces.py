@@ -20,8 +20,9 @@ def test_instructions_are_counted_one_by_one() -> None:
     # The second run of the longest block was left early, after its first instruction.
     runs = [(0, 2), (1, 3), (2, 4), (2, 1), (0, 2)]
     found = record(blocks, runs, [])
-    pieces = make_pieces(symbols(CODE), {"driver": LINES})
-    counter = PieceCounter(found, pieces)
+    kernel = symbols(CODE)
+    pieces = make_pieces(kernel, {"driver": LINES})
+    counter = PieceCounter(found, pieces, kernel)
     whole = counter.count([(0, len(runs))])
     assert whole.tolist() == [1, 1, 3, 1, 1, 1]
     assert counter.count([(0, 2), (3, 4)]).tolist() == [1, 1, 2, 0, 0, 0]
@@ -36,8 +37,9 @@ def test_instructions_are_counted_one_by_one() -> None:
 
 
 def test_without_known_lines_nothing_is_counted() -> None:
-    pieces = make_pieces(symbols(CODE), {})
-    counter = PieceCounter(record([(BASE, 2)], [(0, 2)], []), pieces)
+    kernel = symbols(CODE)
+    pieces = make_pieces(kernel, {})
+    counter = PieceCounter(record([(BASE, 2)], [(0, 2)], []), pieces, kernel)
     assert counter.count([(0, 1)]).tolist() == []
     assert np.array_equal(counter.by_label(counter.count([(0, 1)])), np.zeros(0))
 

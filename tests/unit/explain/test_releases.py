@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from iotoll.explain.by_function import CellFunctions, _Counter
 from iotoll.explain.matching import Calls, Kernel, direct_calls, owners, renamed, stem
 from iotoll.explain.releases import compare_cell, compare_releases
 from iotoll.explain.releases_terminal import per_io, print_cells, print_overview
+from iotoll.kernels.symbols import X86_64, Symbols
 from iotoll.measure import windows as stored
 from iotoll.measure.boot_trace import Window
 from iotoll.measure.iotable import IoTable
@@ -99,6 +101,22 @@ def test_less_like_code_needs_the_same_caller() -> None:
     assert renamed((first, second), ran, other) == []
     rare = {"old_name": 100}, {"new_name": 900}
     assert renamed((first, second), rare, calls) == [], "it does something else"
+
+
+def test_functions_of_x86_64_are_matched_by_what_their_instructions_do() -> None:
+    def kernel(name: str, register: int, nop: str) -> Symbols:
+        body = "55" + f"83c0{register:02x}" * 5 + nop + "ffc1" * 3 + "7402" + "31d2" + "5dc3"
+        code = bytes.fromhex(body).ljust(64, b"\xcc")
+        jumps = b"\xe8" + struct.pack("<i", -64 - 5) + b"\xe9" + struct.pack("<i", -64 - 10)
+        return Symbols(
+            np.array([BASE, BASE + 64], np.uint64), (name, "top"), code + jumps, BASE, X86_64
+        )
+
+    first, second = kernel("old_name", 1, "90"), kernel("new_name", 7, "")
+    ran = {"old_name": 9}, {"new_name": 9}
+    (found,) = renamed((Kernel.of(first), Kernel.of(second)), ran, ({}, {}))
+    assert (found.first, found.second, found.likeness) == ("old_name", "new_name", 1)
+    assert direct_calls(first, ["top"]) == {"old_name": {"top": 2}}
 
 
 def test_a_function_that_the_other_image_still_has_was_not_renamed() -> None:

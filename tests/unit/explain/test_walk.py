@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from iotoll.explain.walk import Walk, Walker
+from iotoll.kernels.symbols import X86_64, Symbols
 from tests.unit.explain.kernels import BASE, ERET, NOP, RET, call, record, symbols
 
 OUTER, INNER, TAIL, VECTORS, SWITCH = (BASE + 4 * place for place in (0, 4, 6, 8, 10))
@@ -64,3 +67,42 @@ def test_stretches_begin_at_marks_of_the_clock() -> None:
     walk = walked([(2, 1), (2, 1), (2, 1)], [(0, 0, 100), (2, 0, 102)])
     assert walk.run.tolist() == [0, 2]
     assert walk.count.tolist() == [2, 1]
+
+
+X86_FUNCTIONS = {
+    "outer": ["90", "e83a000000", "83c001", "c3"],  # calls inner, 64 bytes on
+    "inner": ["83c001", "e938000000"],  # a jump to tail
+    "tail": ["83c001", "c3"],
+    "irq_entries_start": ["6a20", "e939000000"],
+    "asm_common_interrupt": ["0f01ca", "e938000000"],
+    "common_interrupt_return": ["90", "48cf"],
+}
+X86_CODE = b"".join(bytes.fromhex("".join(c)).ljust(64, b"\xcc") for c in X86_FUNCTIONS.values())
+X86 = Symbols(
+    np.array([BASE + 64 * n for n in range(len(X86_FUNCTIONS))], np.uint64),
+    tuple(X86_FUNCTIONS),
+    X86_CODE,
+    BASE,
+    X86_64,
+)
+
+
+def test_an_interrupt_of_x86_64_returns_to_where_it_came_from() -> None:
+    """It begins in a stub, goes on in what is common to all, and returns from a third function."""
+    blocks = [(BASE, 2), (BASE + 64, 2), (BASE + 128, 2), (BASE + 131, 1), (BASE + 6, 2)]
+    blocks += [(BASE + 64 * n, 2) for n in (3, 4, 5)]
+    runs = [(0, 2), (1, 2), (2, 1), (5, 2), (6, 2), (7, 2), (3, 1), (4, 2)]
+    walk = Walker(record(blocks, runs, []), X86).walk(0, len(runs))
+    assert paths(walk) == [
+        ("outer",),
+        ("outer", "inner"),
+        ("outer", "tail"),
+        ("outer", "tail", "irq_entries_start"),
+        ("outer", "tail", "asm_common_interrupt"),
+        ("outer", "tail", "common_interrupt_return"),
+        ("outer", "tail"),
+        ("outer",),
+    ]
+    assert walk.entered.tolist() == [False, True, *([False] * 6)]
+    interrupt = walk.tree.is_interrupt()[walk.node].tolist()
+    assert interrupt == [False] * 4 + [True] + [False] * 3

@@ -6,9 +6,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from iotoll.kernels.debuginfo import Frame, debug_command, parse_frames, read_unit
+from iotoll.kernels.debuginfo import Frame, _places, debug_command, parse_frames, read_unit
+from iotoll.kernels.x86 import SHORT_JUMP, instructions
 
 COMPILER = "aarch64-linux-gnu-gcc"
 SOURCE = """\
@@ -85,3 +87,46 @@ def test_lines_are_those_of_the_measured_code_only(tmp_path: Path) -> None:
     other = code[:-4] + b"\x1f\x20\x03\xd5"
     assert read_unit(unit, {"outer": other}, tool, tmp_path) == {}
     assert read_unit(unit, {"missing": code}, tool, tmp_path) == {}
+
+
+X86_COMPILER = "x86_64-linux-gnu-gcc"
+STATIC_BRANCH = """\
+extern int other(int);
+int outer(int x)
+{
+	asm goto("1: jmp %l[yes]" : : : : yes);
+	x = other(x);
+yes:
+	return x + 1;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which(X86_COMPILER), reason=f"{X86_COMPILER} is not installed")
+def test_lines_of_x86_64_where_a_branch_waits(tmp_path: Path) -> None:
+    """In a finished object, a `nop` is in the place of a static key's jump."""
+    (tmp_path / "x.c").write_text(STATIC_BRANCH)
+    words = [X86_COMPILER, "-O2", "-c", "x.c", "-g", "-o", "debug.o"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    copy = ["x86_64-linux-gnu-objcopy", "-O", "binary", "-j", ".text", "debug.o", "code"]
+    subprocess.run(copy, cwd=tmp_path, check=True)
+    code = bytearray((tmp_path / "code").read_bytes())
+    tool, unit = "x86_64-linux-gnu-addr2line", tmp_path / "debug.o"
+    found, _ = instructions(np.frombuffer(bytes(code), np.uint8))
+    jump = int(found.place[found.opcode == SHORT_JUMP][0])
+    code[jump : jump + 2] = b"\x66\x90"
+    call = int(found.place[found.opcode == 0xE8][0])
+    code[call + 1 : call + 5] = b"\x11\x22\x33\x44"
+    lines = read_unit(unit, {"outer": bytes(code)}, tool, tmp_path)["outer"]
+    assert (lines.file, lines.line) == ("x.c", 4) and len(lines.frames) == len(found.place)
+    assert {frame.line for frames in lines.frames for frame in frames} >= {4, 5, 7}
+    for place in (jump, call):
+        other = bytes([*code[:place], 0x50, *code[place + 1 :]])
+        assert read_unit(unit, {"outer": other}, tool, tmp_path) == {}, "another instruction"
+
+
+def test_a_definition_may_begin_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("static ssize_t\nwrite_iter(int x)\n{\n\tread_iter(x);\n}\n")
+    (tmp_path / "b.c").write_text("static int read_iter(int x)\n{\n}\n")
+    found = _places(tmp_path, ["write_iter", "read_iter"], ["a.c", "b.c"], set())
+    assert found == {"write_iter": ["a.c"], "read_iter": ["b.c"]}

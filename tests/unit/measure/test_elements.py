@@ -76,7 +76,7 @@ def owners(found: Windows) -> dict[str, list[str]]:
         one.key: [
             found.symbols.name(n) for part in one.parts for n in part.owners[part.owner].tolist()
         ]
-        for one in _counted(found, load_elements())
+        for one in _counted(found, load_elements().of(found.symbols.machine))
     }
 
 
@@ -84,7 +84,7 @@ def sums(found: Windows) -> dict[str, int]:
     """How many of each element all windows have together."""
     return {
         one.key: sum(int(part.until(found)[-1]) for part in one.parts)
-        for one in _counted(found, load_elements())
+        for one in _counted(found, load_elements().of(found.symbols.machine))
     }
 
 
@@ -112,6 +112,69 @@ def sums(found: Windows) -> dict[str, int]:
 def test_instructions_are_known_by_their_words(word: int, element: str | None) -> None:
     found = windows([(SEND, [word, NOP])], [[0]])
     assert sums(found) == ({element: 1} if element else {})
+
+
+LOCKED, REX_W = 0x01, 0x20
+
+
+def x86_word(opcode: int, modrm: int = 0, flags: int = 0) -> int:
+    """As tools/plugin/machine.h has it; of the map 0F, the opcode is above 0xFF."""
+    return flags | (opcode >> 8) << 8 | (opcode & 0xFF) << 16 | modrm << 24
+
+
+@pytest.mark.parametrize(
+    ("word", "element"),
+    [
+        (x86_word(0x1AE, 0xF0), "mfence"),
+        (x86_word(0x1AE, 0xE8), "lfence"),
+        (x86_word(0x1AE, 0xF8), "sfence"),
+        (x86_word(0x83, 0x44, LOCKED), "smp_mb"),
+        (x86_word(0x1B1, 0x17, LOCKED | REX_W), "atomics"),
+        (x86_word(0x83, 0x47, LOCKED), "atomics"),
+        (x86_word(0x87, 0x05), "atomics"),
+        (x86_word(0x87, 0x43, REX_W), "atomics"),
+        (x86_word(0x86, 0x80), "atomics"),
+        (x86_word(0x101, 0x38), "tlb"),
+        (x86_word(0x122, 0xD8), "tlb"),
+        (x86_word(0x282, 0x04, 0x02), "tlb"),
+        (x86_word(0x1AE, 0x39), "cache"),
+        (x86_word(0x1AE, 0x31, 0x02), "cache"),
+        (x86_word(0x109), "cache"),
+        (x86_word(0x130), "msr_writes"),
+        (x86_word(0xEC), "port_reads"),
+        (x86_word(0xE5), "port_reads"),
+        (x86_word(0xEF), "port_writes"),
+        (x86_word(0x101, 0xF8), None),  # swapgs
+        (x86_word(0x101, 0xF9), None),  # rdtscp
+        (x86_word(0x122, 0xE0), None),  # CR4
+        (x86_word(0xCF, 0, REX_W), None),
+        (x86_word(0x89, 0x47, REX_W), None),
+    ],
+)
+def test_instructions_of_x86_64_are_known_by_their_words(word: int, element: str | None) -> None:
+    found = windows([(SEND, [word, x86_word(0x90)])], [[0]])
+    found = replace(found, symbols=replace(found.symbols, machine="x86_64"))
+    assert sums(found) == ({element: 1} if element else {})
+
+
+def test_interrupts_of_x86_64_are_their_handlers_own() -> None:
+    found = windows([(SEND, [0]), (BASE + 16, [0]), (BASE + 32, [0])], [[0, 1, 0, 2, 0, 1]])
+    names = ("send", "asm_sysvec_apic_timer_interrupt", "asm_exc_page_fault", "last")
+    starts = np.array([BASE, BASE + 16, BASE + 32, BASE + 48], np.uint64)
+    kernel = replace(found.symbols, starts=starts, names=names, machine="x86_64")
+    found = replace(found, symbols=kernel)
+    assert sums(found) == {"interrupts": 2, "faults": 1}
+    assert owners(found)["faults"] == ["asm_exc_page_fault"]
+    assert set(owners(found)["interrupts"]) == {"asm_sysvec_apic_timer_interrupt"}
+
+
+def test_elements_of_one_machine_are_not_those_of_the_other() -> None:
+    known = load_elements()
+    arm64, x86_64 = (known.of(machine).elements for machine in ("arm64", "x86_64"))
+    assert {"dmb", "dsb", "isb"} <= set(arm64) - set(x86_64)
+    assert {"mfence", "smp_mb", "faults"} <= set(x86_64) - set(arm64)
+    assert arm64["atomics"].words != x86_64["atomics"].words
+    assert x86_64["atomics"].many == "atomics" and x86_64["wakeups"] == arm64["wakeups"]
 
 
 def test_a_window_has_what_its_blocks_have_as_often_as_they_are_there() -> None:

@@ -132,3 +132,11 @@ def test_a_hunk_that_does_not_count_its_lines_is_refused(tmp_path: Path, text: s
         ["git", "apply", "--numstat"], input=text.encode(), capture_output=True, check=False
     )
     assert done.returncode and b"corrupt patch" in done.stderr
+
+
+def test_a_mail_that_is_cut_behind_a_files_names_is_refused(tmp_path: Path) -> None:
+    """It was called the same source as the base's."""
+    head = DIFF[: DIFF.index("@@ ")]
+    for text in (head, head + DIFF):
+        with pytest.raises(UsageError, match=r"no hunk follows line \d+ \(\+\+\+\): it was cut"):
+            candidate.read_patches(write(tmp_path, mail("[PATCH] ufs: a", text)))

@@ -155,3 +155,11 @@ def test_the_policy_may_show_it_alone(policy: Policy) -> None:
     found, work = judged(shown, [{}] * 3, [{"worker": 5000}] * 3)
     assert found.outcome is Outcome.PASS
     assert work is not None and (work.moved, work.gated) == ("grew", False)
+
+
+def test_growth_of_changed_functions_is_not_told_as_what_others_shrank_by(policy: Policy) -> None:
+    """Of +51 in a changed function, other functions' noise made -137."""
+    more = {"fold_samples": 51, "__schedule": -188}
+    _, work = judged(policy, [{}] * 3, [more] * 3, ["fold_samples"])
+    assert work is not None
+    assert (work.moved, work.delta, work.changed) == ("grew", 51, 51)

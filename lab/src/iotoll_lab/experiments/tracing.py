@@ -42,7 +42,7 @@ from iotoll.explain.untraced import (
     without_events,
 )
 from iotoll.kernels.build import KernelSpec, build_side
-from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.boot_trace import analyze_boot
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
@@ -108,7 +108,7 @@ def tracing_command(
 
 
 def _compare(run: RunDir, bench: Bench, progress: Progress) -> list[Row]:
-    symbols = read_symbols(run.build("base") / "Image")
+    symbols = read_functions(run.build("base") / "Image")
     recorded = run.root / "record"
     shutil.rmtree(recorded, ignore_errors=True)
     recorded.mkdir()

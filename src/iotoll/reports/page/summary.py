@@ -253,13 +253,17 @@ def _accepted(evidence: Evidence) -> Iterable[str]:
 
 
 def _is_explained(evidence: Evidence) -> bool:
-    """Whether `iotoll explain` dissects such a run: arm64 boards of this machine; of several CPUs,
-    what their boots kept."""
-    boots = (boot for side in evidence.sides.values() for boot in side.boots)
+    """Whether `iotoll explain` dissects such a run: arm64 boards of this machine; of x86-64 and of
+    several CPUs, what their boots kept."""
+    boots = [boot for side in evidence.sides.values() for boot in side.boots]
+    kept = [WINDOWS in (boot.digests or ()) for boot in boots]
     return (
         evidence.clock is Clock.INSTRUCTIONS
         and evidence.manifest.runner == "local"
-        and all(build.arch == "arm64" for build in evidence.builds.values())
+        and (
+            all(build.arch == "arm64" for build in evidence.builds.values())
+            or (bool(kept) and all(kept))
+        )
         and not any(boot.shares_clock and WINDOWS not in (boot.digests or ()) for boot in boots)
     )
 
