@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.kernels import changed_x86
+from iotoll.kernels.flow import read_flows
 from iotoll.kernels.symbols import X86_64, Symbols
 
 Words = npt.NDArray[np.uint32]
@@ -94,19 +95,15 @@ def affected_functions(base: Symbols, candidate: Symbols) -> frozenset[str]:
 
 def _calls(symbols: Symbols, functions: Iterable[str]) -> Counter[str]:
     """From how many places of some functions others are called, or jumped to, by their names."""
-    pattern, low, bits = BRANCH
-    found: Counter[str] = Counter()
-    for name in functions:
-        span, words = symbols.span(name), _joined([symbols.code(name)[:LONGEST]])
-        if span is None:
-            continue
-        place = np.flatnonzero(matches(words, pattern))
-        goal = place + distance(words[place], low, bits)
-        outside = goal[(goal < 0) | (goal >= len(words))]
-        # Distances backwards wrap around, as addresses do.
-        numbers = symbols.index(np.uint64(span[0]) + (4 * outside).astype(np.uint64))
-        found.update(symbols.names[number] for number in numbers[numbers >= 0].tolist())
-    return found
+    spans = {span for name in functions if (span := symbols.span(name))}
+    goals = [
+        one.target
+        for (low, high), flow in read_flows(symbols, spans).items()
+        for one in flow.values()
+        if one.target and not low <= one.target < high
+    ]
+    numbers = symbols.index(np.array(goals, np.uint64))
+    return Counter(symbols.names[number] for number in numbers[numbers >= 0].tolist())
 
 
 ALIGNED = 2000
