@@ -31,11 +31,13 @@ class Opened:
         A page that stays empty is loaded once more: on a machine with all CPUs busy Chromium did
         not show one of Allure's within two minutes (28 November 2026), and did at once thereafter.
         """
+        from playwright.sync_api import TimeoutError as TimedOut
+
         place = self.page.get_by_text(text).filter(visible=True).first
         if not self.page.inner_text("body").strip():
             try:
                 place.wait_for(timeout=LIMIT / 4)
-            except _timed_out():
+            except TimedOut:
                 self.page.reload()
         place.wait_for(timeout=LIMIT)
 
@@ -43,12 +45,6 @@ class Opened:
         """Nothing came from outside of the page's folder, and no script failed."""
         assert self.outside == []
         assert self.errors == []
-
-
-def _timed_out() -> type[Exception]:
-    from playwright.sync_api import TimeoutError as TimedOut
-
-    return TimedOut
 
 
 Open = Callable[..., Opened]

@@ -213,6 +213,14 @@ def run_gate(run: Path, *words: str | Path, limit: float = LIMIT, **env: str) ->
     return Done(done.returncode, verdict, done.stderr, run)
 
 
+def gate_neutral_patch(run: Path, *words: str | Path) -> None:
+    """Gate a patch that changes nothing that runs: it passes, and none of its elements moved."""
+    passed = run_gate(run, "--candidate", EXAMPLES / "neutral.patch", *words)
+    assert passed.code == 0, passed.verdict
+    gated = [e for cell in passed.verdict["cells"] for e in cell["elements"] if e["gated"]]
+    assert not gated
+
+
 def impatient_board(folder: Path, **limits: float) -> Path:
     """A copy of the default board with shorter limits (seconds)."""
     text = (ROOT / "lava-jobs/boards/virt-arm64.toml").read_text()

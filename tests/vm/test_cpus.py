@@ -14,10 +14,10 @@ from iotoll.boards.plugin import TRACING, WINDOWS
 from iotoll.boards.qemu import TURNS
 from iotoll.boots.counts import COUNTED
 from tests.vm.conftest import (
-    EXAMPLES,
     FAULTS,
     UNCALIBRATED,
     Done,
+    gate_neutral_patch,
     needs_board,
     run_gate,
     succeed,
@@ -128,8 +128,4 @@ def test_a_few_instructions_in_changed_functions_are_found_and_named(tmp_path: P
 
 
 def test_a_neutral_patch_moves_no_element(done: Done, tmp_path: Path) -> None:
-    neutral = EXAMPLES / "neutral.patch"
-    passed = run_gate(tmp_path / "run", "--candidate", neutral, *WORDS)
-    assert passed.code == 0, passed.verdict
-    gated = [e for cell in passed.verdict["cells"] for e in cell["elements"] if e["gated"]]
-    assert not gated
+    gate_neutral_patch(tmp_path / "run", *WORDS)

@@ -10,10 +10,10 @@ import pytest
 
 from tests.vm.conftest import (
     CELLS,
-    EXAMPLES,
     FAULTS,
     UNCALIBRATED,
     Done,
+    gate_neutral_patch,
     needs_board,
     run_gate,
 )
@@ -82,8 +82,4 @@ def test_two_boots_of_one_kernel_leave_the_same_bytes(done: Done, tmp_path: Path
 
 
 def test_an_innocent_patch_moves_no_element(done: Done, tmp_path: Path) -> None:
-    neutral = EXAMPLES / "neutral.patch"
-    passed = run_gate(tmp_path / "run", "--candidate", neutral, *WORDS)
-    assert passed.code == 0, passed.verdict
-    gated = [e for cell in passed.verdict["cells"] for e in cell["elements"] if e["gated"]]
-    assert not gated
+    gate_neutral_patch(tmp_path / "run", *WORDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iotoll.core.errors import UsageError
 from iotoll.kernels.changed import affected_functions, differing_functions
-from iotoll.kernels.symbols import read_functions, read_symbols
+from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
@@ -76,11 +76,8 @@ def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:
 
 def _changed(run: RunDir) -> list[str] | None:
     """Functions that one of the images has not, or that have other code in the two."""
-    try:
-        base, candidate = (read_functions(run.build(side) / "Image") for side in SIDES)
-    except UsageError:
-        return None
-    return list(differing_functions(base, candidate))
+    both = _images(run)
+    return list(differing_functions(*both)) if both else None
 
 
 def affected(run: RunDir, boot: BootRecord) -> frozenset[str]:
@@ -90,11 +87,17 @@ def affected(run: RunDir, boot: BootRecord) -> frozenset[str]:
     """
     if not boot.shares_clock or run.manifest.kind != "gate":
         return frozenset()
+    both = _images(run)
+    return affected_functions(*both) if both else frozenset()
+
+
+def _images(run: RunDir) -> tuple[Symbols, Symbols] | None:
+    """The functions of both sides' images; None where one of these has no symbols."""
     try:
-        base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
+        base, candidate = (read_functions(run.build(side) / "Image") for side in SIDES)
     except UsageError:
-        return frozenset()
-    return affected_functions(base, candidate)
+        return None
+    return base, candidate
 
 
 def _at(side: SideResult | None, cell: str, place: int) -> CellRecord | None:
