@@ -428,6 +428,20 @@ def test_nothing_is_kept_outside_of_what_is_measured(board: Board) -> None:
     assert found.sums(found.windows["instructions"].astype(np.int64)).tolist() == [0, 2]
 
 
+def test_what_is_translated_after_the_last_cell_is_left_out(board: Board) -> None:
+    board.plain(0, 2)
+    board.clock(100)
+    board.open(False)
+    board.plain(8, 2)  # between two cells
+    board.open(True)
+    board.plain(16, 2)
+    board.clock(200)
+    board.open(False)
+    board.plain(24, 2)  # how many of these there are depends on the host
+    found = board.read()
+    assert [(int(one["address"]) - BASE) // 4 for one in found.blocks] == [0, 8, 16]
+
+
 def test_a_switch_of_tasks_is_a_mark(board: Board) -> None:
     board.plain(0, 4)
     board.core.task(BASE, 0, 7, 9)

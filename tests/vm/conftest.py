@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,14 @@ def run_gate(run: Path, *words: str | Path, limit: float = LIMIT, **env: str) ->
     assert "Traceback" not in done.stderr, done.stderr
     verdict = json.loads(done.stdout) if done.stdout else {}
     return Done(done.returncode, verdict, done.stderr, run)
+
+
+def assert_same_bytes(one: Path, other: Path, names: Sequence[str]) -> None:
+    """Files of these names have the same bytes in both folders.
+
+    Not by ``==``: of unequal bytes pytest makes a difference, for an hour where they are megabytes.
+    """
+    assert filecmp.cmpfiles(one, other, names, shallow=False) == (list(names), [], [])
 
 
 def gate_neutral_patch(run: Path, *words: str | Path) -> None:

@@ -17,6 +17,7 @@ from tests.vm.conftest import (
     FAULTS,
     UNCALIBRATED,
     Done,
+    assert_same_bytes,
     gate_neutral_patch,
     needs_board,
     run_gate,
@@ -102,8 +103,8 @@ def test_own_counts_and_tracing_add_up_to_each_cpus_turns(done: Done) -> None:
 
 def test_two_boots_of_one_kernel_leave_the_same_bytes(done: Done, tmp_path: Path) -> None:
     again = run_gate(tmp_path / "run", "--candidate", PATCH, *WORDS, "--until", "boot")
-    for name in (WINDOWS, TRACING, COUNTED, TURNS, "nvme/trace.dat", "ufs/trace.dat"):
-        assert (done.run / KEPT / name).read_bytes() == (again.run / KEPT / name).read_bytes(), name
+    names = (WINDOWS, TRACING, COUNTED, TURNS, "nvme/trace.dat", "ufs/trace.dat")
+    assert_same_bytes(done.run / KEPT, again.run / KEPT, names)
 
 
 def test_a_few_instructions_in_changed_functions_are_found_and_named(tmp_path: Path) -> None:

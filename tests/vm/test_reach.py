@@ -18,6 +18,7 @@ from tests.vm.conftest import (
     LIMIT,
     UNCALIBRATED,
     Done,
+    assert_same_bytes,
     command,
     environment,
     needs_board,
@@ -78,8 +79,7 @@ def test_killed_while_it_tries_the_same_command_ends_as_without(
     assert not (run / "verdict.json").exists()
     again = run_gate(run, *words)
     assert again.code == 0, again.verdict
-    for name in ("verdict.json", "selection.json"):
-        assert (run / name).read_bytes() == (done.run / name).read_bytes(), name
+    assert_same_bytes(run, done.run, ("verdict.json", "selection.json"))
 
 
 @pytest.mark.parametrize("more", [[], ["--again"]])

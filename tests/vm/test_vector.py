@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.vm.conftest import CELLS, FAULTS, UNCALIBRATED, Done, needs_board, run_gate
+from tests.vm.conftest import (
+    CELLS,
+    FAULTS,
+    UNCALIBRATED,
+    Done,
+    assert_same_bytes,
+    needs_board,
+    run_gate,
+)
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(3600)]
 PATCH = FAULTS / "register-read-and-barrier.patch"
@@ -61,8 +69,8 @@ def test_two_boots_of_one_kernel_leave_the_same_windows(done: Done, tmp_path: Pa
     words = ("--cells", CELLS, "--matrix", UNCALIBRATED, "--until", "boot")
     again = run_gate(tmp_path / "run", "--candidate", PATCH, *words)
     kept = Path("sides/candidate/boots/1")
-    for name in ("windows.bin", "tracing.bin", "counts.json"):
-        assert (done.run / kept / name).read_bytes() == (again.run / kept / name).read_bytes(), name
+    names = ("windows.bin", "tracing.bin", "counts.json")
+    assert_same_bytes(done.run / kept, again.run / kept, names)
     record = json.loads((done.run / kept / "boot.json").read_text())
     assert {"windows.bin", "tracing.bin", "counts.json"} <= set(record["digests"])
     # Windows that repeat are kept once.

@@ -13,6 +13,7 @@ from tests.vm.conftest import (
     FAULTS,
     UNCALIBRATED,
     Done,
+    assert_same_bytes,
     gate_neutral_patch,
     needs_board,
     run_gate,
@@ -76,9 +77,8 @@ def test_functions_are_there_without_a_further_boot(done: Done) -> None:
 
 def test_two_boots_of_one_kernel_leave_the_same_bytes(done: Done, tmp_path: Path) -> None:
     again = run_gate(tmp_path / "run", "--candidate", PATCH, *WORDS, "--until", "boot")
-    kept = ("windows.bin", "tracing.bin", "counts.json", "nvme/trace.dat", "ufs/trace.dat")
-    for name in kept:
-        assert (done.run / KEPT / name).read_bytes() == (again.run / KEPT / name).read_bytes(), name
+    names = ("windows.bin", "tracing.bin", "counts.json", "nvme/trace.dat", "ufs/trace.dat")
+    assert_same_bytes(done.run / KEPT, again.run / KEPT, names)
 
 
 def test_an_innocent_patch_moves_no_element(done: Done, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 /* QEMU's part of tracing.h and windows.h: see traced.h. */
 #include "traced.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "counts.h"
@@ -397,10 +398,17 @@ static void watch_jump(struct qemu_plugin_tb *tb, const struct translated *code)
 /* Blocks of QEMU have at most so many instructions. */
 #define BLOCK_LONGEST 512
 
+static int against_entry(const void *address, const void *entry)
+{
+    uint64_t from = *(const uint64_t *)address, its = ((const struct span *)entry)->from;
+
+    return (from > its) - (from < its);
+}
+
 /* Where an exception or a system call begins: before the block counts, so that what it interrupts runs. */
 static void watch_entry(struct qemu_plugin_tb *tb, uint64_t from)
 {
-    int64_t low = 0, high = entry_count;
+    const struct span *entry;
 
     if (machine == MACHINE_ARM64) {
         if (from >= vectors.from && from < vectors.to && (from - vectors.from) % 0x80 == 0)
@@ -408,17 +416,10 @@ static void watch_entry(struct qemu_plugin_tb *tb, uint64_t from)
                                                  GUINT_TO_POINTER((guint)(from - vectors.from)));
         return;
     }
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (entries[middle].from < from)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < entry_count && entries[low].from == from)
+    entry = bsearch(&from, entries, (size_t)entry_count, sizeof(*entries), against_entry);
+    if (entry)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, on_entry, QEMU_PLUGIN_CB_R_REGS,
-                                             GUINT_TO_POINTER((guint)entries[low].to));
+                                             GUINT_TO_POINTER((guint)entry->to));
 }
 
 /* The instructions of a block; false: there are too many. */

@@ -40,6 +40,7 @@ bool store_make(struct window_store *store)
     if (!store->slots)
         return false;
     store->slot_count = FIRST_SLOTS;
+    store->measured = UINT64_MAX;
     memset(store->slots, 0xff, FIRST_SLOTS * sizeof(*store->slots));
     return true;
 }
@@ -437,6 +438,7 @@ void windows_open(struct windows *windows, bool is_open, uint64_t user)
         *opened = (uint32_t)windows->marks.count;
     else if (is_open)
         windows->store->failed = true;
+    windows->store->measured = is_open ? UINT64_MAX : windows->store->blocks.count;
     windows->is_open = is_open;
     windows->adds = is_open && !windows->is_away;
     /* Its entry is not of the window that begins. */
@@ -535,7 +537,7 @@ static void write_blocks(struct window_store *store)
     struct list blocks = {0}, sizes = {0}, special = {0};
     bool whole = true;
 
-    for (uint32_t i = 0; whole && i < store->blocks.count; i++) {
+    for (uint32_t i = 0; whole && i < store->blocks.count && i < store->measured; i++) {
         const struct stretch *one = known_stretch(store, i);
         const struct special *its = (struct special *)store->special.entries + one->first_special;
         struct window_block *block = list_more(&blocks, sizeof(*block));

@@ -14,7 +14,9 @@
  * counted.
  *
  * The file is WINDOWS_MAGIC and parts as in counts.h (struct part, then `count` entries of `width` bytes):
- *   PART_BLOCKS    struct window_block, in the order of their numbers
+ *   PART_BLOCKS    struct window_block, in the order of their numbers; none of those that were translated
+ *                  after what is measured had ended. How far x86-64 gets between its write to the register
+ *                  that powers it off and QEMU's end is the host's matter
  *   PART_SIZES     u32, of the same: bytes; only where instructions have several lengths
  *   PART_SPECIAL   struct special, of the blocks in that order: instructions of which a reader wants to
  *                  know the words as they ran; the kernel patches some of its image's when it starts
@@ -150,6 +152,7 @@ struct window_store {
     struct list sums; /* of the known windows */
     uint32_t *slots;  /* numbers of known windows, by their sum; NO_BLOCK: empty */
     uint64_t slot_count;
+    uint64_t measured; /* blocks when what is measured ended; UINT64_MAX: it goes on, or has not begun */
     bool failed;
 };
 
