@@ -30,6 +30,7 @@ from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import ACCESS, NO_WINDOW, Ints, Windows
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.base import Model
+from iotoll.records.text import MINUS
 
 Number = Annotated[int, BeforeValidator(lambda n: int(n, 0) if isinstance(n, str) else n)]
 Word = Annotated[tuple[Number, Number], Field(description="mask, and what is left of the word")]
@@ -103,12 +104,13 @@ class Elements(Model):
         """What the device of a memory region is called."""
         return next((n for p, n in self.devices.items() if fnmatchcase(region, p)), region)
 
-    def text(self, key: str, number: float) -> str:
+    def text(self, key: str, number: float, minus: str = MINUS) -> str:
         """``+1 register read of UFS``, of an element as `ElementRecord` is named by."""
         name, _, device = key.partition(".")
         known = self.elements.get(name)
         kind = (known.one if abs(number) == 1 else known.many) if known else name
-        return f"{number:+g} {kind}" + (f" of {device}" if device else "")
+        amount = f"{number:+g}".replace("-", minus)
+        return f"{amount} {kind}" + (f" of {device}" if device else "")
 
 
 @lru_cache(maxsize=1)
@@ -258,7 +260,8 @@ class ElementCounter:
                 sums.update(dict(zip(part.owners.tolist(), counts.tolist(), strict=True)))
         least = SHARE * len(table)
         named = ((self._windows.symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
-        return dict(sorted(named))
+        # No function takes an exception: arm64's table of vectors does.
+        return dict(sorted((name, count) for name, count in named if name != VECTORS))
 
 
 def _of_trace(table: IoTable, known: Elements) -> dict[str, ElementRecord]:

@@ -153,7 +153,7 @@ def _per_io(element: ElementRecord | None, record: CellRecord) -> dict[str, floa
 
 def element_text(found: ElementComparison) -> str:
     """``+1 register read of UFS``."""
-    return load_elements().text(found.element, round(found.delta, 2))
+    return load_elements().text(found.element, round(found.delta, 2), minus="-")
 
 
 def element_functions(found: ElementComparison) -> str:

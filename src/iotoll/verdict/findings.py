@@ -22,6 +22,7 @@ from iotoll.records.models import (
     TimeShare,
     Unit,
 )
+from iotoll.records.models.base import REQUEST_SECTIONS
 from iotoll.records.models.finding import Kind
 from iotoll.records.models.verdict import ElementComparison
 from iotoll.records.text import (
@@ -49,8 +50,6 @@ _SHOWN = 3
 """Costs that are shown only, of which the verdict's sentence names so many."""
 _LEAST = 0.05
 """Functions that have a smaller share of a finding are not named in its sentence."""
-REQUEST = (Section.SUBMISSION, Section.COMPLETION)
-"""Sections that are one request's; the others are the I/O's."""
 _COUNTS = tuple(unit.value for unit in Unit)
 _NAMES = {"whole": "the whole I/O", "work": "all that ran"}
 _TIMED = {"whole": "overhead"}
@@ -61,10 +60,27 @@ _Cost = tuple[str, ElementComparison]
 def of_cells(
     cells: Sequence[CellVerdict], unit: str = Unit.INSTRUCTIONS.value, can_gate: bool = True
 ) -> list[Finding]:
-    """What the figures of these cells show, by kind: other costs, then ``unit`` by size."""
+    """What the figures of these cells show: other costs, then ``unit`` by size, `in_order`."""
     found = of_elements(cells, can_gate)
-    found += [of_group(group, unit) for group in movements(cells, can_gate)]
-    return sorted(found, key=lambda one: KINDS.index(one.kind))
+    return in_order([*found, *(of_group(group, unit) for group in movements(cells, can_gate))])
+
+
+def in_order(found: Sequence[Finding]) -> list[Finding]:
+    """By kind: first what has no size, such as limits; what few cells have stands behind the rest.
+
+    Few are less than half of what another finding of the kind has on this device. It is that one's
+    consequence nearly always: requests that take longer are completed together, or are not.
+    """
+    widest: dict[tuple[Kind, str], int] = {}
+    for one in found:
+        key = (one.kind, one.device)
+        widest[key] = max(widest.get(key, 0), len(one.cells))
+
+    def place(one: Finding) -> tuple[int, bool, bool]:
+        is_of_few = 0 < 2 * len(one.cells) < widest[one.kind, one.device]
+        return KINDS.index(one.kind), one.size is not None, is_of_few
+
+    return sorted(found, key=place)
 
 
 def lines_of(cells: Sequence[CellVerdict], pools: Iterable[PoolRecord] = ()) -> list[str]:
@@ -176,7 +192,7 @@ def of_pool(pool: PoolRecord, judged: int) -> Finding:
 
 def per(device: str, section: Section | None) -> str:
     """What a cost is of: ``UFS request`` or ``UFS I/O``."""
-    return f"{device} {'request' if section in REQUEST else 'I/O'}"
+    return f"{device} {'request' if section in REQUEST_SECTIONS else 'I/O'}"
 
 
 def with_time(found: Finding, other: OtherClock | None) -> Finding:

@@ -3,7 +3,8 @@
 A cost need not be where an I/O waits for it: a timer, a work queue or a thread may pay it later.
 So the *total* of a cell, all instructions of the kernel from the cell's beginning until what its
 I/Os have put off has run, is compared as a sum, per I/O. What the I/Os' own sections, or the whole
-I/O, grew by is taken off, so that no cost is told twice; what is left is *outside*.
+I/O, grew by is taken off, so that no cost is told twice; what is left is *outside*. What a request
+grew by is taken off for each request of the cell: those of the journal run after their I/O, too.
 
 The total of all functions is not steady to the instruction: another kernel wakes fio and trace-cmd
 a few times more or less, and looks for free blocks in this cell or the next. So it must exceed a
@@ -24,6 +25,7 @@ from iotoll.records.models import (
     WorkFunction,
     WorkRecord,
 )
+from iotoll.records.models.base import REQUEST_SECTIONS
 from iotoll.verdict.policy import WorkRule
 
 SHOWN = 8
@@ -46,7 +48,7 @@ def compare_work(
     if not ours or len(ours) < len(theirs) or not theirs:
         return None
     pairs = list(zip(ours, theirs, strict=False))
-    inside = _inside(*parts)
+    inside = _inside(*parts, _requests(candidate))
     every = [after.per_io - before.per_io for before, after in pairs]
     some = [_sum(after, changed) - _sum(before, changed) for before, after in pairs]
     outside = [_less(difference, inside) for difference in every]
@@ -90,9 +92,20 @@ def _sum(work: WorkRecord, functions: frozenset[str]) -> float:
     return sum(n for name, n in work.functions.items() if name in functions) / work.ios
 
 
-def _inside(sections: Sequence[SectionComparison], whole: Comparison | None) -> float:
+def _requests(boots: Sequence[CellRecord]) -> float:
+    """Requests of a cell's disk for each of its I/Os, whoever waits for them; at least one."""
+    return max(_mean(boot.requests["seen"] / max(boot.ios["seen"], 1) for boot in boots), 1.0)
+
+
+def _inside(
+    sections: Sequence[SectionComparison], whole: Comparison | None, requests: float
+) -> float:
     """Mean instructions that an I/O grew by in what is compared I/O by I/O."""
-    found = sum(part.paired.mean for part in sections if part.paired)
+    found = sum(
+        part.paired.mean * (requests if part.section in REQUEST_SECTIONS else 1.0)
+        for part in sections
+        if part.paired
+    )
     if (
         whole is not None
         and whole.paired

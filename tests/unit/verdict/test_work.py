@@ -104,6 +104,18 @@ def test_a_cost_inside_ios_is_not_told_twice(policy: Policy) -> None:
     assert (work.moved, work.delta, work.inside, work.total) == ("same", 0, 330, 2830)
 
 
+def test_a_cost_of_requests_is_taken_off_for_those_that_no_io_waits_for(policy: Policy) -> None:
+    """The journal writes three more requests for each I/O: +995 of 2,640 was told as work."""
+    base = side("base", [{}] * 3, counts(1))
+    grew = side("candidate", [{"queue": 4 * 330}] * 3, counts(1, {S: 330}), ["queue"])
+    for one in (base, grew):
+        for boot in one.cells[UFS]:
+            boot.requests["seen"] = 4 * boot.ios["seen"]
+    (cell,) = instructions.judge(base, grew, policy, [UFS]).cells
+    assert cell.work is not None
+    assert (cell.work.moved, cell.work.changed, cell.work.inside) == ("same", 0, 4 * 330)
+
+
 def test_g1_2_what_two_boots_of_the_base_differ_by_is_noise(policy: Policy) -> None:
     """And so is a small share of the total: fio is woken a few times more or less."""
     _, work = judged(policy, [{}, {"__schedule": 900}, {}], [{"__schedule": 1800}] * 3)

@@ -54,6 +54,9 @@ class Section(StrEnum):
 SOFTWARE_SECTIONS = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
 """Sections 1, 2 and 4, whose sum is the software overhead of the Micron white paper (2018)."""
 
+REQUEST_SECTIONS = (Section.SUBMISSION, Section.COMPLETION)
+"""Sections that are one request's; the others are the I/O's."""
+
 
 class Outcome(StrEnum):
     """The typed outcome of a cell or of a whole run; each has its own exit code."""

@@ -23,6 +23,7 @@ from iotoll.records.models import (
     VerdictRecord,
     WorkComparison,
 )
+from iotoll.records.models.base import REQUEST_SECTIONS
 from iotoll.records.models.finding import Kind
 from iotoll.records.models.run import Side
 from iotoll.records.models.verdict import LimitRecord, ThroughputRecord
@@ -35,7 +36,7 @@ from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
 from iotoll.verdict.findings import (
     NOTHING,
-    REQUEST,
+    in_order,
     of_elements,
     of_group,
     of_native,
@@ -45,7 +46,7 @@ from iotoll.verdict.findings import (
 )
 from iotoll.verdict.growth import weight
 from iotoll.verdict.limits import rate_line
-from iotoll.verdict.moved import KINDS, MovementGroup, movements
+from iotoll.verdict.moved import MovementGroup, movements
 
 _MOST = 0.5
 """The share of a function's difference from which what is inlined into it is named for it."""
@@ -63,7 +64,7 @@ def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> lis
         found += [_moved(evidence, group, views) for group in groups_of(verdict)]
         found += of_native(verdict.cells, verdict.other)
         found += [_pooled(pool, views) for pool in verdict.pools]
-    return sorted(found, key=lambda one: (KINDS.index(one.kind), one.size is not None))
+    return in_order(found)
 
 
 def record_of(evidence: Evidence, views: Sequence[CellView] | None = None) -> FindingsRecord:
@@ -308,7 +309,9 @@ def _each(
     parts = []
     for move in group.moves:
         rows = by_name[move.name.full].rows
-        alike = [row.comparison for row in rows if row.comparison and row.section in REQUEST]
+        alike = [
+            row.comparison for row in rows if row.comparison and row.section in REQUEST_SECTIONS
+        ]
         size = sum(weight(one) for one in alike if one.moved == move.comparison.moved)
         if abs(size * requests[0] - weight(move.comparison)) > move.comparison.threshold:
             return None

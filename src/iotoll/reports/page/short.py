@@ -35,7 +35,8 @@ def in_short(one: Finding) -> str:
 def by_device(found: Sequence[Finding]) -> list[str]:
     """A line for each device and cost, with the size of each of its parts.
 
-    ``▼ eMMC instructions: -300 submission, -12 return``. What has no size keeps its sentence.
+    ``▼ eMMC instructions: -300 submission (9 of 12), -12 return``. What has no size keeps its
+    sentence.
     """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     lines = []
@@ -45,7 +46,7 @@ def by_device(found: Sequence[Finding]) -> list[str]:
         else:
             groups.setdefault((one.kind, one.device, one.element), []).append(one)
     for (kind, device, element), several in groups.items():
-        sizes = [f"{_size(one)} {_PARTS.get(one.part, one.part)}" for one in several]
+        sizes = map(_size, several)
         what = clean(f"{device} {_name(several[0], element)}")
         lines.append(f"{SIGNS[kind]}{what}: {', '.join(sizes)}")
     return lines
@@ -59,8 +60,11 @@ def _name(one: Finding, element: str) -> str:
 
 
 def _size(one: Finding) -> str:
+    """A finding's size and part; and in how many workloads, if not in all."""
     size = one.size or 0
-    return signed(size) if is_count(one) else f"{size:+g}".replace("-", MINUS)
+    words = signed(size) if is_count(one) else f"{size:+g}".replace("-", MINUS)
+    of = f" ({len(one.cells)} of {one.judged})" if len(one.cells) < one.judged else ""
+    return f"{words} {_PARTS.get(one.part, one.part)}{of}"
 
 
 def telling(log: str, most: int) -> list[str]:
