@@ -17,7 +17,7 @@ from pathlib import Path
 from iotoll.boards import patched
 from iotoll.boots.local import BootPlan
 from iotoll.core.digest import file_sha256, json_sha256
-from iotoll.core.paths import cache_dir
+from iotoll.core.paths import cache_dir, prune
 from iotoll.records import results
 
 LIMIT = 2 << 30
@@ -40,7 +40,7 @@ def keep(plan: BootPlan) -> None:
     except OSError:
         # A full disk, or another process was first: the boot itself is not concerned.
         shutil.rmtree(temporary, ignore_errors=True)
-    _prune(entry.parent)
+    prune(entry.parent, LIMIT)
 
 
 def take(plan: BootPlan) -> bool:
@@ -82,13 +82,3 @@ def _sums(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-
-
-def _prune(folder: Path) -> None:
-    entries = [path for path in folder.iterdir() if path.is_dir() and path.name[0] != "."]
-    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    used = 0
-    for entry in entries:
-        used += sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
-        if used > LIMIT:
-            shutil.rmtree(entry, ignore_errors=True)

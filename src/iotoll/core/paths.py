@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
@@ -45,6 +46,27 @@ def cache_dir() -> Path:
     base = Path(named) if named else (Path(xdg) if xdg else Path.home() / ".cache") / "iotoll"
     base.mkdir(parents=True, exist_ok=True)
     return base
+
+
+def prune(folder: Path, limit: int) -> None:
+    """Remove entries of a folder, the least recently used first, until the rest has room.
+
+    Several processes may do so at once.
+    """
+    entries: list[tuple[float, int, Path]] = []
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):
+            files = [path for path in (entry, *entry.rglob("*")) if path.is_file()]
+            size = sum(path.stat().st_size for path in files)
+            if entry.name[0] != ".":
+                entries.append((entry.stat().st_mtime, size, entry))
+    used = 0
+    for _, size, entry in sorted(entries, reverse=True):
+        used += size
+        if used > limit and entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif used > limit:
+            entry.unlink(missing_ok=True)
 
 
 def check_tree(root: Path) -> None:

@@ -151,10 +151,11 @@ class _Counter:
         places = np.concatenate([windows.blocks["address"], windows.accesses["address"]])
         # Functions with an instruction of no function of the image have the number -2.
         of_place = windows.symbols.index(places)
-        number = np.where(blocks, entry, len(windows.blocks) + (entry & ~ACCESS))
+        number = windows.numbers
         self._function = of_place[number]
-        length = np.where(blocks, windows.blocks["instructions"][np.where(blocks, entry, 0)], 0)
-        self._executed = length.astype(np.int64) * often
+        length = np.zeros(len(places), np.int64)
+        length[: len(windows.blocks)] = windows.blocks["instructions"]
+        self._executed = length[number] * often
         self._names, self._group = np.unique(self._function, return_inverse=True)
         self._by_group = np.argsort(self._group, kind="stable")
         self._begins = np.searchsorted(self._group[self._by_group], np.arange(len(self._names) + 1))
@@ -211,7 +212,7 @@ class _Counter:
         ran = self._windows.marks["window"][low:high]
         return np.bincount(ran[ran != NO_WINDOW].astype(np.int64), minlength=size)
 
-    def _found_calls(self, entry: Ints, blocks: np.ndarray) -> tuple[Ints, Ints, Ints]:
+    def _found_calls(self, entry: np.ndarray, blocks: np.ndarray) -> tuple[Ints, Ints, Ints]:
         """Windows in which a function is entered, the function, and what ran right before it."""
         symbols, windows = self._windows.symbols, self._windows
         ordered = windows.windows["is_ordered"].astype(bool)[self._window]

@@ -18,7 +18,7 @@ from iotoll.explain.tables import io_tables
 from iotoll.kernels.changed import changed_functions, changed_places
 from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.iotable import IoTable
-from iotoll.measure.windows import ACCESS, Windows, read_windows
+from iotoll.measure.windows import Windows, read_windows
 from iotoll.records import results
 from iotoll.records.models import CoverageRecord, ExplainRecord, VerdictRecord
 from iotoll.records.models.run import Side
@@ -128,7 +128,7 @@ def executions(
     low, high = np.searchsorted(addresses, first), np.searchsorted(addresses, windows.ends)
     window, entry, often = windows.entries
     has_any = np.append(high > low, False)
-    here = np.flatnonzero(has_any[np.where(entry < ACCESS, entry, len(low))])
+    here = np.flatnonzero(has_any[np.minimum(entry, np.uint32(len(low)))])
     window, entry, often = window[here], entry[here], often[here]
     size = len(addresses) + 1
     found = {}

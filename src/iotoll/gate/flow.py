@@ -80,7 +80,9 @@ class Flow(Building):
                 numbers = [
                     int(p.parent.name) for p in (self.run.side(side) / "boots").glob("*/boot.json")
                 ]
-                found = collect(self.run, self.cells, clock, side, sorted(numbers), base)
+                found = collect(
+                    self.run, self.cells, clock, side, sorted(numbers), base, anew=self.stored
+                )
                 base = base or found
 
     def judge(self) -> None:

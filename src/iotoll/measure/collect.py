@@ -9,9 +9,11 @@ from pathlib import Path
 from iotoll.core.errors import UsageError
 from iotoll.kernels.changed import affected_functions, differing_functions
 from iotoll.kernels.symbols import Symbols, read_functions
+from iotoll.measure import figures
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
+from iotoll.measure.figures import Figures
 from iotoll.measure.same_work import unlike
 from iotoll.measure.validity import broken_rule, load_rules
 from iotoll.records import results, sealed
@@ -34,25 +36,27 @@ def collect(
     side: Side,
     numbers: Sequence[int],
     base: SideResult | None = None,
+    anew: bool = False,
 ) -> SideResult:
     """Analyse the side's boots and write ``result.json``; traces are read, never the board.
 
     A candidate is given its ``base``, whose work it must have done (`iotoll.measure.same_work`).
+    ``anew``: no analysis of before counts.
     """
     source = run.side(side) / "source.json"
     boots: list[BootRecord] = []
     records: dict[str, list[CellRecord]] = {name: [] for name in cells}
-    costs = base.boots[0].event_cost if base and base.boots else calibrated_costs(run)
+    costs = base.boots[0].event_cost if base and base.boots else calibrated_costs(run, anew)
     build = results.read(run.build(side) / "build.json", BuildRecord)
     # Instructions are counted alike whatever the board's temperature or governor.
     timed = clock is Clock.TIME
     for number in numbers:
         folder = run.boot(side, number)
         record = results.read(folder / "boot.json", BootRecord)
-        figures, _ = analyze(folder, record, affected(run, record))
+        found, _ = analyze(folder, record, affected(run, record), anew)
         boots.append(record.model_copy(update={"event_cost": costs}))
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
-        for name, cell in figures.items():
+        for name, cell in found.items():
             other = _at(base, name, len(records[name]))
             unusable = why or cell.invalid or (unlike(other, cell) if other else None)
             records[name].append(corrected(cell.model_copy(update={"invalid": unusable}), costs))
@@ -105,7 +109,7 @@ def _at(side: SideResult | None, cell: str, place: int) -> CellRecord | None:
     return known[place] if place < len(known) else None
 
 
-def calibrated_costs(run: RunDir) -> dict[str, float]:
+def calibrated_costs(run: RunDir, anew: bool = False) -> dict[str, float]:
     """Instructions per trace event, from the base's first boot: the same for both sides.
 
     Empty for a gate on the clock `time`, whose boots have no calibration runs.
@@ -114,35 +118,40 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
     record = results.read(folder / "boot.json", BootRecord)
     if record.clock is Clock.TIME and run.manifest.kind == "gate":
         return {}
-    return analyze(folder, record, affected(run, record))[1]
+    return analyze(folder, record, affected(run, record), anew)[1]
 
 
 def analyze(
-    folder: Path, boot: BootRecord, functions: frozenset[str] = frozenset()
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    folder: Path,
+    boot: BootRecord,
+    functions: frozenset[str] = frozenset(),
+    anew: bool = False,
+) -> Figures:
     """The cells' records and the events' costs of a boot, by whoever cut its I/Os.
 
     ``functions`` are counted separately as well (`affected`). It is remembered, for the same
     record and files: the base's first boot is asked for its costs and for its cells, and all first
-    boots again after further ones.
+    boots again after further ones. Other runs find it, too (`iotoll.measure.figures`), unless it is
+    wanted ``anew``.
     """
     sealed.check(folder, boot.digests)
     # A record of an older iotoll does not say which files it is of.
     if not boot.digests:
         return _analyzed(folder, boot, functions)
-    return _known(folder, boot.model_dump_json(), functions)
+    return _known(folder, boot.model_dump_json(), functions, anew)
 
 
 @lru_cache(maxsize=16)
-def _known(
-    folder: Path, text: str, functions: frozenset[str]
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
-    return _analyzed(folder, BootRecord.model_validate_json(text), functions)
+def _known(folder: Path, text: str, functions: frozenset[str], anew: bool) -> Figures:
+    boot = BootRecord.model_validate_json(text)
+    found = None if anew else figures.find(boot, functions)
+    if found is None:
+        found = _analyzed(folder, boot, functions)
+        figures.keep(boot, functions, found)
+    return found
 
 
-def _analyzed(
-    folder: Path, boot: BootRecord, functions: frozenset[str]
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def _analyzed(folder: Path, boot: BootRecord, functions: frozenset[str]) -> Figures:
     if boot.measured == "board":
         return board_records(folder / RECEIVED, boot)
     return analyze_boot(folder, boot, functions)

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from iotoll import _native
@@ -27,7 +28,7 @@ from iotoll.kernels.symbols import Symbols
 from iotoll.kernels.tracing import VECTORS
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
-from iotoll.measure.windows import ACCESS, NO_WINDOW, Ints, Windows
+from iotoll.measure.windows import NO_WINDOW, Ints, Ints32, Windows
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.base import Model
 from iotoll.records.text import MINUS
@@ -131,10 +132,10 @@ class _InWindows:
     what is counted. ``owner`` is the place in them; all have the shape (entries with it,).
     """
 
-    window: Ints
+    window: Ints32
     count: Ints
     owner: Ints
-    owners: Ints
+    owners: Ints | Ints32
 
     def until(self, windows: Windows) -> Ints:
         """How much was executed before each mark of the clock."""
@@ -158,7 +159,7 @@ class _AtMarks:
     mark: Ints
     amount: Ints
     owner: Ints
-    owners: Ints
+    owners: Ints | Ints32
 
     def until(self, windows: Windows) -> Ints:
         """As `_InWindows.until`."""
@@ -380,9 +381,8 @@ def runs_of(values: Iterable[int | None]) -> Runs:
 def _counted(windows: Windows, known: Elements) -> list[_Counted]:
     places = np.concatenate([windows.blocks["address"], windows.accesses["address"]])
     functions = windows.symbols.index(places)
-    _, entry, _ = windows.entries
-    number = np.where(entry < ACCESS, entry, len(windows.blocks) + (entry & ~ACCESS))
-    function = functions[number]
+    number = windows.numbers
+    function = functions.astype(np.int32)[number]
     found: dict[str, list[_Part]] = {}
     for key, part in (
         *_of_windows(windows, known, number, function),
@@ -396,20 +396,21 @@ def _counted(windows: Windows, known: Elements) -> list[_Counted]:
 def _of_functions(windows: Windows, names: Collection[str]) -> _InWindows:
     """The instructions of some functions."""
     window, entry, often = windows.entries
-    block = np.where(entry < ACCESS, entry, 0)
-    function = windows.symbols.index(windows.blocks["address"])[block]
+    function = windows.symbols.index(windows.blocks["address"])
     numbers = [n for n, name in enumerate(windows.symbols.names) if name in names]
-    here = np.flatnonzero((entry < ACCESS) & np.isin(function, np.array(numbers, np.int64)))
-    count = windows.blocks["instructions"][block[here]].astype(np.int64) * often[here]
-    owners, owner = np.unique(function[here], return_inverse=True)
+    # Accesses have no instructions.
+    is_theirs = np.append(np.isin(function, np.array(numbers, np.int64)), False)
+    here = np.flatnonzero(is_theirs[np.minimum(entry, np.uint32(len(function)))])
+    block = entry[here]
+    count = windows.blocks["instructions"][block].astype(np.int64) * often[here]
+    owners, owner = np.unique(function[block], return_inverse=True)
     return _InWindows(window[here], count, owner.reshape(-1), owners)
 
 
 def _of_windows(
-    windows: Windows, known: Elements, number: Ints, function: Ints
+    windows: Windows, known: Elements, number: npt.NDArray[np.uint32], function: Ints32
 ) -> Iterator[tuple[str, _Part]]:
-    """What blocks and accesses have; ``number`` is that of each entry's block or, behind all of
-    these, access, and ``function`` the one that it is in."""
+    """What blocks and accesses have; ``number`` is `Windows.numbers`, ``function`` its own."""
     window, _, often = windows.entries
     counts = {
         key: (element, each)
@@ -433,7 +434,7 @@ def _of_windows(
         yield key, _InWindows(window_here[mine], count, owner.reshape(-1), owners)
 
 
-def _of_values(windows: Windows, known: Elements, function: Ints) -> Iterator[tuple[str, _Part]]:
+def _of_values(windows: Windows, known: Elements, function: Ints32) -> Iterator[tuple[str, _Part]]:
     """What functions were called with; ``function`` is that of each entry."""
     values = windows.values
     mark = values["mark"].astype(np.int64)
@@ -475,22 +476,23 @@ def _named_in(names: Sequence[str], globs: Iterable[str]) -> list[int]:
     return [n for n, name in enumerate(names) if any(fnmatchcase(name, g) for g in known)]
 
 
-def _callers(windows: Windows, here: Ints, function: Ints, through: set[int]) -> Ints:
+def _callers(windows: Windows, here: Ints, function: Ints32, through: set[int]) -> Ints32:
     """Who calls what entries begin: what ran before in the same window, where its order is known.
 
     ``function`` is that of each entry of all windows; those of ``through`` are passed over.
     """
     window = windows.entries[0]
     ordered = windows.windows["is_ordered"].astype(bool)
-    passes = np.isin(function, np.array(sorted(through), np.int64))
+    passes = np.zeros(len(windows.symbols.names) + 2, np.bool_)  # -1 and -2 are no functions
+    passes[list(through)] = True
     at, left = here - 1, np.ones(len(here), np.bool_)
     for _ in range(_PASSED):
-        left = left & (at >= 0) & (window[at] == window[here]) & passes[at]
+        left = left & (at >= 0) & (window[at] == window[here]) & passes[function[at]]
         if not left.any():
             break
         at = at - left
     known = (at >= 0) & (window[at] == window[here]) & ordered[window[here]]
-    found: Ints = np.where(known, function[at], -2)
+    found: Ints32 = np.where(known, function[at], np.int32(-2))
     return found
 
 

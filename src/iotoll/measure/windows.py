@@ -46,6 +46,7 @@ ACCESS = 1 << 31
 """Flag of an entry of a window that is no block, but an access to a device."""
 
 Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
 
 _VALUE = np.dtype([("mark", "<u4"), ("place", "<u4"), ("which", "<u4"), ("amount", "<u4")])
 _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
@@ -150,17 +151,28 @@ class Windows:
         return np.concatenate([[0], ends])
 
     @cached_property
-    def entries(self) -> tuple[Ints, Ints, Ints]:
-        """Of all windows: the window, the entry, and how often it is there; shape (entries,)."""
+    def entries(self) -> tuple[Ints32, npt.NDArray[np.uint32], Ints32]:
+        """Of all windows: the window, the entry, and how often it is there; shape (entries,).
+
+        They are 20 million of a whole matrix: of small types, and without copies between.
+        """
         sizes = self.windows["entries"].astype(np.int64)
-        window = np.repeat(np.arange(len(sizes)), sizes)
-        entry = self.contents.astype(np.int64)
-        ordered = self.windows["is_ordered"].astype(bool)[window]
+        pairs = np.flatnonzero(self.windows["is_ordered"] == 0)
         # Without order, pairs: the entry, and how often.
-        second = ~ordered & ((np.arange(len(entry)) - self.starts[window]) % 2 == 1)
-        often = np.ones(len(entry), np.int64)
-        often[:-1][second[1:]] = entry[1:][second[1:]]
-        return window[~second], entry[~second], often[~second]
+        spans = (np.arange(self.starts[n], self.starts[n + 1], 2) for n in pairs.tolist())
+        firsts = np.concatenate([np.zeros(0, np.int64), *spans])
+        sizes[pairs] //= 2
+        window = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        entry = np.delete(self.contents, firsts + 1)
+        often = np.ones(len(entry), np.int32)
+        often[firsts - np.arange(len(firsts))] = self.contents[firsts + 1]
+        return window, entry, often
+
+    @property
+    def numbers(self) -> npt.NDArray[np.uint32]:
+        """Of each of `entries` the number of its block or, behind those of all blocks, access."""
+        _, entry, _ = self.entries
+        return entry - (entry >= ACCESS) * np.uint32(ACCESS - len(self.blocks))
 
     @cached_property
     def places(self) -> Ints:
@@ -229,9 +241,8 @@ class Windows:
         """
         size = len(self.windows)
         window, entry, often = self.entries
-        blocks = entry < ACCESS
-        places = np.where(blocks, entry, 0)
-        executed = np.where(blocks, self.blocks["instructions"][places].astype(np.int64), 0) * often
+        block = np.minimum(entry, np.uint32(len(self.blocks)))  # accesses execute nothing
+        length = np.append(self.blocks["instructions"].astype(np.int64), 0)
         names, function = np.unique(self.symbols.index(self.blocks["address"]), return_inverse=True)
         begins = np.searchsorted(window, np.arange(size + 1))
         texts = [self.symbols.name(number) for number in names.tolist()]
@@ -246,9 +257,10 @@ class Windows:
             sizes = begins[ran + 1] - begins[ran]
             # The entries of these windows, one window after the other.
             here = np.arange(sizes.sum()) + np.repeat(begins[ran] - np.cumsum(sizes) + sizes, sizes)
-            weights = executed[here] * np.repeat(times, sizes)
             # Exact up to 2^53.
-            sums = np.bincount(function[places[here]], weights, len(names)).astype(np.int64)
+            ran_often = np.bincount(block[here], often[here] * np.repeat(times, sizes), len(length))
+            executed = (ran_often * length)[: len(function)]
+            sums = np.bincount(function, executed, len(names)).astype(np.int64)
             found.append({texts[at]: int(sums[at]) for at in np.flatnonzero(sums).tolist()})
         return found
 
@@ -356,7 +368,10 @@ def _check(path: Path, found: Windows) -> None:
     )
     if sound:
         _, entry, _ = found.entries
-        limits = np.where(entry & ACCESS, len(found.accesses), len(found.blocks))
-        sound = bool(np.all((entry & ~ACCESS) < limits))
+        is_block = entry < ACCESS
+        block = int(np.max(entry, initial=0, where=is_block))
+        sound = (block < len(found.blocks) or not is_block.any()) and (
+            bool(is_block.all()) or int(entry.max()) - ACCESS < len(found.accesses)
+        )
     if not sound:
         raise InfrastructureError(f"{path}: its parts contradict each other: boot again")

@@ -89,6 +89,7 @@ def test_only_a_gate_on_this_machine_prefetches(tmp_path: Path) -> None:
 
 
 def test_the_bases_boot_is_analysed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
     run = make_run(tmp_path / "run")
     add_boots(run)
     folder = run.boot("base", 1)
@@ -103,6 +104,7 @@ def test_the_bases_boot_is_analysed_once(tmp_path: Path, monkeypatch: pytest.Mon
         return analyze_boot(folder, boot, functions)
 
     monkeypatch.setattr(collecting, "analyze_boot", counting)
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "another cache"))
     # Images that were never made have no functions.
     monkeypatch.setattr(prefetch, "_changed_code", lambda _: None)
     collecting._known.cache_clear()
@@ -111,3 +113,8 @@ def test_the_bases_boot_is_analysed_once(tmp_path: Path, monkeypatch: pytest.Mon
         piece()
     assert collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1]) == plain
     assert asked == [folder]
+    collecting._known.cache_clear()
+    assert collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1]) == plain, "another run finds it"
+    assert asked == [folder]
+    assert collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1], anew=True) == plain
+    assert asked == [folder, folder], "iotoll reproduce derives it from the trace"

@@ -19,6 +19,7 @@ from iotoll.measure.elements import (
 )
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, NO_WINDOW, Windows
+from iotoll.records.text import MINUS
 from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
 
 DMB_ISH, DMB_OSHLD, DSB_SY, DSB_ISHST = 0xD5033BBF, 0xD50331BF, 0xD5033F9F, 0xD5033A9F
@@ -246,7 +247,7 @@ def test_instructions_of_some_functions_are_counted_apart() -> None:
 def test_elements_are_named_in_plain_words() -> None:
     known = load_elements()
     assert known.text("register_reads.UFS", 1) == "+1 register read of UFS"
-    assert known.text("dsb", -2) == "-2 dsb barriers"
+    assert known.text("dsb", -2) == f"{MINUS}2 dsb barriers"
     assert known.device("gicv3_redist_region[0]") == "interrupt controller"
 
 
