@@ -21,12 +21,15 @@ class CountRule(Model):
 
     ``per_request``: the threshold is for each request of an I/O. ``affected``: the threshold of
     what functions differ by that the candidate affects, where that of all others is larger.
+    ``few``: the least growth of the mean I/O where fewer than half of the I/Os moved, as a share of
+    the base's I/O.
     """
 
     threshold: int = Field(ge=0)
     affected: int | None = Field(None, ge=0)
     unit: str = "instructions"
     per_request: bool = False
+    few: float = Field(0.0, ge=0, lt=1)
     gated: bool = True
     why: str = ""
 

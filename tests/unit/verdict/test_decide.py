@@ -157,6 +157,15 @@ def test_less_than_the_policys_mean_is_no_growth() -> None:
     assert find(paired(differences), asked()) is not None
 
 
+@pytest.mark.parametrize(("every", "size", "found"), [(8, 700, 0), (8, 900, 1), (1, 6, 1)])
+def test_few_whole_ios_must_grow_by_more_than_ticks_may(every: int, size: int, found: int) -> None:
+    """+127 on 464,873 instructions in 22 % of the rounds blocked a kernel that ends with "-hd"."""
+    count = CountRule(threshold=5, few=0.001)
+    differences = np.where(np.arange(IOS) % every == 0, size, 0)
+    together = replace(paired(differences), base=np.full(IOS, 100_000))
+    assert (find(together, asked(count)) is not None) is bool(found)
+
+
 def test_any_integer_is_judged_by_its_own_threshold() -> None:
     """One register read more in each I/O, or in every 16th; none is allowed."""
     reads = CountRule(threshold=0, unit="register reads")

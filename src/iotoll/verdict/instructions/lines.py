@@ -154,7 +154,7 @@ def _decided(
     units = "rounds, by the means of their I/Os," if shown.rounds else "I/Os"
     way = "grew" if shown.grew else "shrank"
     lacks = wanted.lacks(shown)
-    least_mean = rule.mean * count.threshold
+    least_mean = wanted.least(shown)
     holds = _holds(lacks)
     return [
         f"Size: {shown.above} of {shown.total} {units} grew by more than {shown.size} and"
@@ -168,7 +168,7 @@ def _decided(
         f" does with {shown.chance:.2g}, at most {rule.chance:g}{_every(shown, wanted)}:"
         f" {holds('chance')}.",
         f"Mean: {shown.share:.2%} times {shown.typical:,.1f} (the median of what {way}) is"
-        f" {shown.cost:,.2f} {count.unit}; at least {least_mean:g}: {holds('mean')}.",
+        f" {shown.cost:,.2f} {count.unit}; at least {least_mean:,g}: {holds('mean')}.",
         f"Boots: {', '.join(f'{share:.2%}' for share in shown.boots)}; each at least"
         f" {rule.boot:g} times the share, {rule.boot * shown.share:.2%}: {holds('boots')}.",
         _so(paired, wanted, moved),
