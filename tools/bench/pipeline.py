@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gate import fresh_patch  # noqa: E402
+from gate import PASS, fresh_patch  # noqa: E402
 
 from tests.gitlab.pipeline import (  # noqa: E402 - the tests lie at the top of the checkout
     change,
@@ -37,7 +37,7 @@ def run(folder: Path, cells: str) -> None:
         "iotoll": str(command_script(folder)),
     }
     project = kernel_repository(folder / "linux", inputs)
-    change(project, fresh_patch(folder), "fresh")
+    change(project, fresh_patch(PASS, folder), "fresh")
     with serving() as (url, gitlab):
         ran = merge_request(project, url, git(project, "rev-parse", "main"))
         noted = len(gitlab.notes)

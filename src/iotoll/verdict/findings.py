@@ -66,19 +66,22 @@ def of_cells(
 
 
 def in_order(found: Sequence[Finding]) -> list[Finding]:
-    """By kind: first what has no size, such as limits; what few cells have stands behind the rest.
+    """By kind: first what has no size, such as limits; causes stand before their consequences.
 
-    Few are less than half of what another finding of the kind has on this device. It is that one's
-    consequence nearly always: requests that take longer are completed together, or are not.
+    What less than half as many cells have as another finding of the kind on this device stands
+    behind the rest: requests that take longer are completed together, or are not. Other costs come
+    before counts, and of these what a changed function has or calls comes before what is elsewhere.
     """
     widest: dict[tuple[Kind, str], int] = {}
     for one in found:
         key = (one.kind, one.device)
         widest[key] = max(widest.get(key, 0), len(one.cells))
 
-    def place(one: Finding) -> tuple[int, bool, bool]:
+    def place(one: Finding) -> tuple[int, bool, bool, int]:
         is_of_few = 0 < 2 * len(one.cells) < widest[one.kind, one.device]
-        return KINDS.index(one.kind), one.size is not None, is_of_few
+        is_changed = any(function.changed for function in one.functions)
+        rank = 2 if is_count(one) else 1 - is_changed
+        return KINDS.index(one.kind), one.size is not None, is_of_few, rank
 
     return sorted(found, key=place)
 
