@@ -12,6 +12,7 @@ from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
+from iotoll.measure.elements import in_trace
 from iotoll.measure.same_work import unlike
 from iotoll.measure.validity import broken_rule, load_rules
 from iotoll.records import results, sealed
@@ -55,7 +56,9 @@ def collect(
         for name, cell in figures.items():
             other = _at(base, name, len(records[name]))
             unusable = why or cell.invalid or (unlike(other, cell) if other else None)
-            records[name].append(corrected(cell.model_copy(update={"invalid": unusable}), costs))
+            counted = in_trace(cell) if cell.vector is None else None
+            more = {"invalid": unusable, "counted": counted}
+            records[name].append(corrected(cell.model_copy(update=more), costs))
     result = SideResult(
         side=side,
         clock=clock,

@@ -186,6 +186,11 @@ class CellRecord(Model):
         description="other costs by element, those that no I/O has left out; absent where the"
         " board counts none",
     )
+    counted: dict[str, float] | None = Field(
+        None,
+        description="elements that were counted in the trace: the mean of the measured I/Os, those"
+        " that it cannot tell left out; absent where `vector` is there",
+    )
     affected: ElementRecord | None = Field(
         None,
         description="instructions of the functions that the candidate affects"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 
+from iotoll.measure.elements import load_elements
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.text import clean, listed, number
 
@@ -113,3 +115,22 @@ def counts(record: CellRecord) -> list[tuple[str, str]]:
         ("not in this source", unseen_line(record)),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def traced_line(records: Sequence[CellRecord]) -> list[tuple[str, str]]:
+    """Return the elements that one side's traces count of a cell: the medians of its boots.
+
+    What not all boots could count is named; nothing where boots count them in another way.
+    """
+    counted = [r.counted for r in records if r.invalid is None and r.counted is not None]
+    if not counted or len(counted) < sum(record.invalid is None for record in records):
+        return []
+    elements = load_elements()
+    known = {name: e for name, e in elements.elements.items() if e.trace or e.events}
+    told = [name for name in known if all(name in one for one in counted)]
+    sizes = {name: median(one[name] for one in counted) for name in told}
+    words = [elements.text(name, round(n, 2)).removeprefix("+") for name, n in sizes.items()]
+    missing = [known[name].many for name in known if name not in told]
+    lines = [f"{', '.join(words)} per I/O"] if words else []
+    lines += [f"not counted: {', '.join(missing)}"] if missing else []
+    return [("counted in the trace", "; ".join(lines))]
