@@ -13,6 +13,7 @@ from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
 from iotoll.measure.elements import in_trace
+from iotoll.measure.pmu import read_pmu
 from iotoll.measure.same_work import unlike
 from iotoll.measure.validity import broken_rule, load_rules
 from iotoll.records import results, sealed
@@ -52,12 +53,13 @@ def collect(
         record = results.read(folder / "boot.json", BootRecord)
         figures, _ = analyze(folder, record, affected(run, record))
         boots.append(record.model_copy(update={"event_cost": costs}))
+        pmu = read_pmu(folder)
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in figures.items():
             other = _at(base, name, len(records[name]))
             unusable = why or cell.invalid or (unlike(other, cell) if other else None)
             counted = in_trace(cell) if cell.vector is None else None
-            more = {"invalid": unusable, "counted": counted}
+            more = {"invalid": unusable, "counted": counted, "pmu": pmu.get(name, cell.pmu)}
             records[name].append(corrected(cell.model_copy(update=more), costs))
     result = SideResult(
         side=side,

@@ -28,6 +28,9 @@ Judge = Callable[
 LINES = "data_lines"
 """An element that each I/O has, where lines of cache are counted."""
 
+PMU = "pmu"
+"""The element behind whose dot is an event of a board's PMU."""
+
 SHOWN = 4
 """Functions that a comparison names, those that differ most."""
 
@@ -52,24 +55,38 @@ def compare_elements(
     return [one for one in found if one.section is not None or not _is_told(one, found)]
 
 
-IN_TRACE: Literal["counted in the trace"] = "counted in the trace"
+Counted = Literal["counted in the trace", "PMU, a separate run"]
+
+IN_TRACE: Counted = "counted in the trace"
+OF_PMU: Counted = "PMU, a separate run"
 """What is said of each element that no windows have."""
+
+
+def how_counted(element: str) -> Counted:
+    """Who counted an element that no windows have."""
+    return OF_PMU if element.partition(".")[0] == PMU else IN_TRACE
 
 
 def compare_counted(
     base: Sequence[CellRecord], candidate: Sequence[CellRecord], rule: CountedRule
 ) -> list[ElementComparison]:
-    """The elements of a cell that moved in the traces of boots, whole I/Os alone; shown only.
+    """The elements of a cell that moved by their means of boots, whole I/Os alone; shown only.
 
     An element that a usable boot could not count is not compared, nor are too few boots.
     """
-    before, after = ([r.counted or {} for r in s if r.invalid is None] for s in (base, candidate))
+    before, after = ([_means(r) for r in s if r.invalid is None] for s in (base, candidate))
     if min(len(before), len(after)) < rule.boots:
         return []
     keys = sorted(set.intersection(*(set(one) for one in (*before, *after))))
     sides = ((key, [one[key] for one in before], [one[key] for one in after]) for key in keys)
     moved = (_counted(key, was, now, rule) for key, was, now in sides)
     return [one for one in moved if one is not None]
+
+
+def _means(record: CellRecord) -> dict[str, float]:
+    """What a boot counted of a cell for one I/O, by element: in its trace, and by its PMU."""
+    by_event = record.pmu.per_io if record.pmu else {}
+    return {**(record.counted or {}), **{f"{PMU}.{name}": n for name, n in by_event.items()}}
 
 
 def _counted(
@@ -80,7 +97,7 @@ def _counted(
     least = max(rule.own * own, rule.least, rule.share * was)
     if abs(now - was) < least:
         return None
-    boots = f"{len(base)} and {len(candidate)} boots"
+    boots, how = f"{len(base)} and {len(candidate)} boots", how_counted(key)
     return ElementComparison(
         element=key,
         base=was,
@@ -90,8 +107,8 @@ def _counted(
         threshold=round(least, 4),
         gated=False,
         moved="grew" if now > was else "shrank",
-        confidence=f"{IN_TRACE}: medians of {boots}, of which two of one side differ by {own:.2g}",
-        why=f"shown only: {IN_TRACE}",
+        confidence=f"{how}: medians of {boots}, of which two of one side differ by {own:.2g}",
+        why=f"shown only: {how}",
     )
 
 

@@ -36,7 +36,7 @@ from iotoll.records.text import (
     signed,
     signed_percent,
 )
-from iotoll.verdict.elements import IN_TRACE
+from iotoll.verdict.elements import how_counted
 from iotoll.verdict.growth import is_of_most, rare, weight
 from iotoll.verdict.moved import KINDS, Movement, MovementGroup, kind_of, movements
 
@@ -282,7 +282,7 @@ def _element(
     key: tuple[str, Section | None, str, str, Kind], costs: list[_Cost], judged: int
 ) -> Finding:
     name, section, element, moved, kind = key
-    device = DEVICES.get(name, name)
+    device, how = DEVICES.get(name, name), how_counted(element)
     ordered = sorted((one.delta for _, one in costs), key=abs)
     # One cell's size: a middle of two would be half a register read.
     size = ordered[(len(ordered) - 1) // 2]
@@ -297,7 +297,7 @@ def _element(
             most=round(ordered[-1], 2),
             per=per(device, section),
             functions=_functions(costs, moved == "grew"),
-            counted="" if costs[0][1].paired else IN_TRACE,
+            counted=how if costs[0][1].confidence.startswith(how) else "",
             cells=[cell for cell, _ in costs],
             judged=judged,
             sentence="",

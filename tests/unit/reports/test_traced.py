@@ -12,7 +12,8 @@ from iotoll.core.progress import Progress
 from iotoll.gate import flow as flow_module
 from iotoll.gate.flow import Flow
 from iotoll.records import results
-from iotoll.records.models import Outcome, VerdictRecord
+from iotoll.records.models import Outcome, SideResult, VerdictRecord
+from iotoll.records.models.analysis import PmuRecord
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.reports.page import render_report
 from iotoll.reports.page.evidence import gather
@@ -61,3 +62,17 @@ def test_the_page_has_all_counts_and_what_could_not_be_counted(run: RunDir) -> N
     for side, words in (("base", "1 interrupt"), ("candidate", "2 interrupts")):
         assert f"{COUNTED} ({side}): {words}, 1 request per I/O; {uncounted}" in page
     assert COUNTED in note(gather(run), [])
+
+
+def test_the_page_has_what_the_pmu_counted_and_why_it_did_not(run: RunDir) -> None:
+    found = PmuRecord(
+        ios=512, counts={"instructions": 512 * 5_000}, missing={"cycles": "not supported"}
+    )
+    for side in SIDES:
+        result = results.read(run.side(side) / "result.json", SideResult)
+        for records in result.cells.values():
+            records[:] = [record.model_copy(update={"pmu": found}) for record in records]
+        results.write(run.side(side) / "result.json", result)
+    page = " ".join(render_report(run).read_text().split())
+    words = "instructions 5,000 per I/O; not counted: cycles (not supported)"
+    assert f"PMU, a separate run: {words}" in page

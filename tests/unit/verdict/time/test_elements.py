@@ -9,6 +9,7 @@ import pytest
 
 from iotoll.records import results
 from iotoll.records.models import CellRecord, CellVerdict, NoiseRecord, Outcome, SideResult
+from iotoll.records.models.analysis import PmuRecord
 from iotoll.records.models.run import Side
 from iotoll.verdict.elements import compare_counted
 from iotoll.verdict.findings import of_elements
@@ -103,6 +104,25 @@ def test_what_moved_is_shown_and_blocks_nothing() -> None:
     assert {finding.kind for finding in found} == {"ungated"}
     words = "per UFS I/O in the whole I/O, in ufs-4k-randread-t1-direct"
     assert found[0].sentence == f"+1 interrupt {words}, counted in the trace, shown only"
+
+
+def test_the_pmu_s_counts_are_compared_and_marked() -> None:
+    sides = [boots("base", {"requests": [1] * 3}), boots("candidate", {"requests": [1] * 3})]
+    for side_, counts_ in zip(sides, ((5_000, 9), (5_600, 9)), strict=True):
+        found = PmuRecord(
+            ios=512,
+            counts={"instructions": counts_[0] * 512, "exc_taken": counts_[1] * 512},
+            missing={"cycles": "not supported"},
+        )
+        for records in side_.cells.values():
+            records[:] = [record.model_copy(update={"pmu": found}) for record in records]
+    cells = judged(*sides)
+    (one,) = cells[0].elements
+    assert (one.element, one.delta, one.gated) == ("pmu.instructions", 600, False)
+    assert one.confidence.startswith("PMU, a separate run: medians of 3 and 3 boots")
+    words = "+600 PMU counts of instructions per UFS I/O in the whole I/O"
+    where = f"in {CELLS[0]}, PMU, a separate run, shown only"
+    assert of_elements(cells)[0].sentence == f"{words}, {where}"
 
 
 def test_what_one_side_could_not_count_is_not_compared() -> None:
