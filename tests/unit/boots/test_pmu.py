@@ -16,7 +16,10 @@ from iotoll.boards.matrix import load_matrix
 from iotoll.boots.job import make_batches, render_job
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure.board_records import sort
-from iotoll.measure.pmu import pmu_records, read_pmu
+from iotoll.measure.collect import collect
+from iotoll.measure.pmu import COUNTS, pmu_records, read_pmu
+from iotoll.records.models import Clock
+from tests.unit.runs import CELLS, add_boots, make_run
 
 DUT = Path(__file__).parents[3] / "lava-jobs/dut"
 CELL = "ufs-4k-randread-t1-direct"
@@ -104,6 +107,53 @@ def test_perf_of_the_board_s_own_root_is_taken(tmp_path: Path) -> None:
     (record,) = read_pmu(tmp_path).values()
     assert record.counts["context-switches"] > 0
     assert (tmp_path / "tools/fio.ran").read_text() == f"{CELL}\n"
+
+
+@needs_perf
+def test_the_workload_ends_with_it_and_keeps_the_counts_as_a_board_by_ssh_does(
+    tmp_path: Path,
+) -> None:
+    """run.sh and keep.sh themselves; what prepares disks and measures is left out here."""
+    shutil.copytree(DUT, tmp_path / "dut")
+    shutil.copytree(DUT.parent / "desk", tmp_path / "desk")
+    for name in ("prepare", "facts", "limits", "batch"):
+        (tmp_path / f"dut/{name}.sh").write_text('mkdir -p "${3:-.}"\n')
+    for script in (*tmp_path.glob("dut/*.sh"), *tmp_path.glob("desk/*.sh")):
+        script.write_text(script.read_text().replace("/tmp/iotoll-", f"{tmp_path}/iotoll-"))
+    with (tmp_path / "dut/lib.sh").open("a") as lib:
+        lib.write(f"TRACEFS={tmp_path}\nclean_slate() {{ :; }}\n")
+    job = tmp_path / "job"
+    job.mkdir()
+    words = f"BATCHES=ufs\nSCHEDULER=none\nHANDOVER=../desk/keep\n{PMU_EVENTS}=page-faults\n"
+    (job / "job.env").write_text(words)
+    (job / "ufs.pmu").write_text(f"{CELL} 512\n")
+    (tmp_path / "fio").write_text("#!/bin/sh\necho fio-3\n")
+    (tmp_path / "fio").chmod(0o755)
+    done = subprocess.run(
+        ["sh", tmp_path / "dut/run.sh", job],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = [line for line in done.stdout.splitlines() if line.startswith("iotoll: ")]
+    assert steps[-4:] == ["iotoll: step batch ufs", "iotoll: step pmu", f"iotoll: pmu {CELL}",
+                          "iotoll: done"]  # fmt: skip
+    assert read_pmu(tmp_path / "iotoll-kept")[CELL].counts["page-faults"] > 0
+
+
+def test_each_boot_s_record_has_its_counts(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    add_boots(run)
+    counts = run.boot("base", 1) / COUNTS
+    counts.parent.mkdir()
+    counts.write_text("".join(lines("5120,,instructions:k,2,100.00,,")))
+    side = collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
+    (direct,), (sync,) = (side.cells[cell] for cell in CELLS)
+    assert direct.pmu is not None and direct.pmu.per_io == {"instructions": 10}
+    assert sync.pmu is None
+    assert direct.counted is not None and direct.counted["requests"] == 1
 
 
 # ---------------------------------------------------------------- what perf says

@@ -125,7 +125,7 @@ def element_lines(records: Sequence[CellRecord]) -> list[tuple[str, str]]:
     """
     usable = [record for record in records if record.invalid is None]
     elements = load_elements()
-    lines = []
+    lines: list[tuple[str, str]] = []
     if usable and all(record.counted is not None for record in usable):
         counted = [record.counted or {} for record in usable]
         known = {name: e.many for name, e in elements.elements.items() if e.trace or e.events}
