@@ -33,10 +33,10 @@ true >"$TRACEFS/set_event" 2>/dev/null
 
 # count CELL IOS: what perf says of one cell.
 count() {
-    # Events of the caches begin as in a cell that is measured.
-    clean_slate
-    # shellcheck disable=SC2086 # words
     if [ -n "$known" ]; then
+        # It begins as a cell that is measured does.
+        clean_slate
+        # shellcheck disable=SC2086 # words
         $perf stat -a -x, -e "$known" -- $back sh -c 'exec fio --section="$1" --output="$2" --eta=never "$3" >/dev/null 2>&1' \
             fio "$1" "$out/fio" "$job/$batch.fio" 2>"$out/perf" ||
             for event in $(echo "$known" | tr , ' '); do echo "<fio or perf failed>,,$event"; done >"$out/perf"
