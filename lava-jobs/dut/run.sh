@@ -43,6 +43,11 @@ for batch in $BATCHES; do
     sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/$batch" || exit 1
     rm -rf "${out:?}/$batch"
 done
+if [ -n "${PMU_EVENTS:-}" ]; then
+    say "step pmu"
+    sh "$here/pmu.sh" "$job" "$out/pmu"
+    sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/pmu" || exit 1
+fi
 mkdir -p "$out/after"
 {
     sh "$here/facts.sh" "$job"

@@ -26,6 +26,12 @@ if [ "$name" = boot ]; then
     send sent
     exit 0
 fi
+if [ "$name" = pmu ]; then
+    [ -s counts ] || exit 0
+    echo "{\"cell\":\"pmu\",\"counts\":$(list counts)}" >sent
+    send sent
+    exit 0
+fi
 if [ "$name" = after ]; then
     echo "{\"cell\":\"after\",\"facts\":$(list facts)}" >sent
     send sent

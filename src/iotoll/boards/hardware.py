@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml, named_file
 from iotoll.records.models.base import Model
+
+PMU_EVENTS = "PMU_EVENTS"
+"""Word of job.env: what perf counts, where the board's file says so."""
 
 
 class AndroidBoot(Model):
@@ -65,6 +68,17 @@ class Storage(Model):
         return {p.name: p.kb << 10 for p in self.partitions}[name]
 
 
+class Pmu(Model):
+    """What the board's `perf stat` counts of each cell, in a separate run (dut/pmu.sh).
+
+    No more than the PMU has counters: what perf would estimate is not taken.
+    """
+
+    events: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_./:=-]{1,64}$")]] = Field(
+        min_length=1, max_length=16, description="as perf names them, such as instructions:k"
+    )
+
+
 class Hardware(Model):
     """A hardware file."""
 
@@ -83,6 +97,7 @@ class Hardware(Model):
         description="device of the matrix → block device that may be overwritten"
     )
     storage: Storage | None = None
+    pmu: Pmu | None = None
 
     @property
     def full_cmdline(self) -> str:
@@ -92,7 +107,8 @@ class Hardware(Model):
     @property
     def job_settings(self) -> dict[str, str]:
         """What the DUT's scripts must know of this board (job.env)."""
-        return {f"TARGET_{name}": target for name, target in self.devices.items()}
+        found = {f"TARGET_{name}": target for name, target in self.devices.items()}
+        return {**found, PMU_EVENTS: " ".join(self.pmu.events)} if self.pmu else found
 
 
 def load_hardware(name: str) -> Hardware:

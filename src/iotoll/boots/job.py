@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
+from iotoll.boards.hardware import PMU_EVENTS
 from iotoll.boards.matrix import Matrix, Pace
 from iotoll.core.digest import files_sha256
 from iotoll.core.errors import UsageError
@@ -147,9 +148,19 @@ def render_job(
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
         if batch.settings:
             write_text(target / f"{batch.name}.disk", _shell(batch.settings))
+    if more and PMU_EVENTS in more:
+        for batch in _counted(batches):
+            runs = [f"{run.name} {run.ios}" for run in batch.runs]
+            write_text(target / f"{batch.name}.pmu", _lines(runs))
     settings = {**_environment(board, matrix, batches, threads), **_in_step(pace), **(more or {})}
     write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _counted(batches: list[Batch]) -> list[Batch]:
+    """Those whose cells can run once more: a raw cell leaves its disk without a file system."""
+    raw = {batch.device for batch in batches if "RAW" in batch.settings}
+    return [b for b in batches if b.device not in raw and not is_calibration(b.name)]
 
 
 def _environment(

@@ -19,9 +19,11 @@ from iotoll.measure.boot_trace import gate_values, invalid
 from iotoll.measure.calibrate import event_costs
 from iotoll.measure.fio import FioJob, jobs_of
 from iotoll.measure.io_order import GATE_COLUMNS, ordered_columns
+from iotoll.measure.pmu import pmu_records
 from iotoll.records import results
 from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, CellRecord, Clock, DutRecord
+from iotoll.records.models.analysis import PmuRecord
 from iotoll.records.models.base import Model
 from iotoll.records.models.run import FactRecord
 
@@ -84,6 +86,7 @@ def _fewer_than_fio(record: CellRecord) -> str | None:
 
 NAME = "received.jsonl"
 FIO = "fio."
+PMU = "pmu"
 TRACE = "trace."
 BOOT = "boot"
 AFTER = "after"
@@ -106,7 +109,7 @@ class Documents:
     """The documents of one boot, sorted by what they are; cells and calibrations as text.
 
     ``texts`` are all of them, as they came. ``traces`` are raw traces by their batch, ``said`` the
-    lines of the board's facts.
+    lines of the board's facts, ``pmu`` what its PMU counted by cell.
     """
 
     texts: Sequence[str]
@@ -115,6 +118,7 @@ class Documents:
     tools: dict[str, str] = field(default_factory=dict)
     traces: dict[str, SentTrace] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
+    pmu: dict[str, PmuRecord] = field(default_factory=dict)
 
     @property
     def facts(self) -> FactRecord:
@@ -139,6 +143,10 @@ def sort(texts: Sequence[str], where: str) -> Documents:
             found.said[BOOT] = _said(data)
         elif name == AFTER:
             found.said[AFTER] = _said(data)
+        elif name == PMU:
+            lines = data.get("counts")
+            texts_of = map(str, lines) if isinstance(lines, list) else ()
+            found.pmu = pmu_records(texts_of, f"{where}: {name}")
         elif str(name).startswith(FIO):
             found.fio.update(jobs_of(data.get("fio"), f"{where}: {name}"))
         elif str(name).startswith(TRACE):
@@ -186,7 +194,9 @@ def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], 
     if missing:
         raise InfrastructureError(f"{path}: the board sent no record of {missing[0]}")
     records = {
-        name: cell_of_dut(documents.cells[name], boot.clock, documents.fio[name].totals())
+        name: cell_of_dut(
+            documents.cells[name], boot.clock, documents.fio[name].totals()
+        ).model_copy(update={"pmu": documents.pmu.get(name)})
         for name in boot.cells
     }
     calibration = {}

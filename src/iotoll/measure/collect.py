@@ -13,7 +13,9 @@ from iotoll.measure import figures
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
+from iotoll.measure.elements import in_trace
 from iotoll.measure.figures import Figures
+from iotoll.measure.pmu import read_pmu
 from iotoll.measure.same_work import unlike
 from iotoll.measure.validity import broken_rule, load_rules
 from iotoll.records import results, sealed
@@ -55,11 +57,14 @@ def collect(
         record = results.read(folder / "boot.json", BootRecord)
         found, _ = analyze(folder, record, affected(run, record), anew)
         boots.append(record.model_copy(update={"event_cost": costs}))
+        pmu = read_pmu(folder)
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in found.items():
             other = _at(base, name, len(records[name]))
             unusable = why or cell.invalid or (unlike(other, cell) if other else None)
-            records[name].append(corrected(cell.model_copy(update={"invalid": unusable}), costs))
+            counted = in_trace(cell) if cell.vector is None else None
+            more = {"invalid": unusable, "counted": counted, "pmu": pmu.get(name, cell.pmu)}
+            records[name].append(corrected(cell.model_copy(update=more), costs))
     result = SideResult(
         side=side,
         clock=clock,

@@ -3,6 +3,7 @@
 What counts as which element is data (``pipelines/elements.toml``). All are counted in what the
 gate's boot executed (`iotoll.measure.windows`), so without what records the trace, and divided into
 the sections of I/Os by the same analysis as instructions, which an element takes the place of.
+Of boards that keep no windows, the trace itself tells some of them (`in_trace`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from iotoll.kernels.tracing import VECTORS
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import NO_WINDOW, Ints, Ints32, Windows
+from iotoll.records.models import CellRecord
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.base import Model
 from iotoll.records.text import MINUS
@@ -68,7 +70,16 @@ class Element(Model):
     touch: Literal["data_lines", "code_lines", "l1d_misses", "l1i_misses", "l2_misses"] | None = (
         None
     )
-    trace: Literal["kib"] | None = None
+    trace: Literal["requests", "kib"] | None = None
+    events: list[str] = Field(
+        default_factory=list, description="events of the trace, in an I/O's own time"
+    )
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether it is counted in what the boot executed, where the board keeps windows."""
+        counted = (self.words, self.functions, self.handlers, self.vectors, self.access)
+        return any((*counted, self.values, self.touch))
 
     @model_validator(mode="before")
     @classmethod
@@ -266,22 +277,63 @@ class ElementCounter:
 
 
 def _of_trace(table: IoTable, known: Elements) -> dict[str, ElementRecord]:
-    """What the trace itself says of the I/Os: whole ones alone, and no function."""
+    """What nothing but the trace says of the I/Os: whole ones alone, and no function."""
     found = {}
     for name, element in known.elements.items():
-        if element.trace is None:
+        if element.trace is None or element.in_windows:
             continue
         rows = np.lexsort((np.arange(len(table)), table["pid"]))
-        sizes = {path: _kib(path) for path in set(table["path"].tolist())}
+        sizes = {path: int(_in_path(path, element.trace)) for path in set(table["path"].tolist())}
         whole = [sizes[path] for path in table["path"][rows].tolist()]
         if any(whole):
             found[name] = ElementRecord(sections={}, whole=runs_of(whole), functions={})
     return found
 
 
-def _kib(path: str) -> int:
-    """The KiB of an I/O's requests, by the column ``path`` of its table."""
-    return sum(map(int, re.findall(r"\d+", path)))
+_STEP = re.compile(r"(?:^|\+)(?:(\d+)x)?[A-Za-z]+(\d+(?:\.5)?)?")
+"""Like requests that follow each other in a path: how many, and the KiB of each."""
+
+_OTHER = "other"
+"""What stands for all paths of a record beyond the most frequent ones."""
+
+
+def _in_path(path: str, what: Literal["requests", "kib"]) -> float:
+    """How many requests a path has, or the KiB of them: ``4xR32+hFF`` are five, and 128."""
+    steps = ((int(many or 1), float(kib or 0)) for many, kib in _STEP.findall(path))
+    return sum(many if what == "requests" else many * kib for many, kib in steps)
+
+
+def in_trace(record: CellRecord) -> dict[str, float]:
+    """The elements that the trace of a cell tells, by name: the mean of its measured I/Os.
+
+    Requests and their KiB are those that carried part of an I/O. Events are those in the *own* time
+    of I/Os (docs/method.md), so none of other tasks that run meanwhile. What the trace cannot tell
+    is left out: what it has no event of, and all events where it does not know whose code ran, or
+    where I/Os end before their interrupt and their wake-up do (libaio, io_uring).
+    """
+    ios = sum(path.ios for path in record.paths)
+    found = {}
+    for name, element in load_elements().elements.items():
+        if element.trace is not None and ios and all(p.path != _OTHER for p in record.paths):
+            sums = (path.ios * _in_path(path.path, element.trace) for path in record.paths)
+            found[name] = round(sum(sums) / ios, 4)
+        elif element.events and _are_counted(record, element.events):
+            found[name] = round(_in_own_time(record, element.events), 4)
+    return found
+
+
+def _are_counted(record: CellRecord, events: Collection[str]) -> bool:
+    """Whether the trace has all these events, and events in own time were counted at all."""
+    seen = record.trace.get("events") or {}
+    counted = any(section.probe_events for section in record.sections.values())
+    marks = [set(record.marks.get(name, ())) for name in ("start", "end")]
+    returned = marks[1] == {"sys_exit"} or marks[0] == {"iomap_dio_rw_begin"}
+    return counted and returned and all(seen.get(event) for event in events)
+
+
+def _in_own_time(record: CellRecord, events: Collection[str]) -> float:
+    sections = record.sections.values()
+    return sum(section.probe_events.get(event, 0.0) for section in sections for event in events)
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,22 @@
 
 An element (``pipelines/elements.toml``) is one more integer of each I/O and section. Which I/Os are
 paired, and when a count has moved, is `iotoll.verdict.instructions`' to say; here are the counts.
-Only what moved is kept: there are a hundred counts a cell.
+Only what moved is kept: there are a hundred counts a cell. Where boards keep no windows, a boot has
+one mean of a cell for each element that its trace tells (`compare_counted`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain, repeat
-from typing import Any
+from statistics import median
+from typing import Any, Literal
 
 from iotoll.measure.elements import load_elements, runs_of
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.verdict import ElementComparison, WorkFunction
-from iotoll.verdict.policy import CountRule, Policy
+from iotoll.verdict.policy import CountedRule, CountRule, Policy
 
 Judge = Callable[
     [Sequence[CellRecord], Sequence[CellRecord], Section | None, CountRule], dict[str, Any] | None
@@ -25,6 +27,9 @@ Judge = Callable[
 
 LINES = "data_lines"
 """An element that each I/O has, where lines of cache are counted."""
+
+PMU = "pmu"
+"""The element behind whose dot is an event of a board's PMU."""
 
 SHOWN = 4
 """Functions that a comparison names, those that differ most."""
@@ -37,17 +42,74 @@ def compare_elements(
     judge: Judge,
     changed: Collection[str] = (),
 ) -> list[ElementComparison]:
-    """The elements of a cell that moved; none where a boot of either side counted none.
+    """The elements of a cell that moved, I/O by I/O where both sides' boots counted them so.
 
     ``changed`` are functions whose machine code the candidate changed: they are named first.
     """
     if not base or not all(record.vector is not None for record in (*base, *candidate)):
-        return []
+        return compare_counted(base, candidate, policy.counted)
     records = (*base, *candidate)
     keys = sorted({key for record in records for key in record.vector or ()} - _uncounted(records))
     found = [moved for key in keys for moved in _of(key, base, candidate, policy, judge)]
     found = [_with_changed(one, base, candidate, changed) for one in found]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
+
+
+Counted = Literal["counted in the trace", "PMU, a separate run"]
+
+IN_TRACE: Counted = "counted in the trace"
+OF_PMU: Counted = "PMU, a separate run"
+"""What is said of each element that no windows have."""
+
+
+def how_counted(element: str) -> Counted:
+    """Who counted an element that no windows have."""
+    return OF_PMU if element.partition(".")[0] == PMU else IN_TRACE
+
+
+def compare_counted(
+    base: Sequence[CellRecord], candidate: Sequence[CellRecord], rule: CountedRule
+) -> list[ElementComparison]:
+    """The elements of a cell that moved by their means of boots, whole I/Os alone; shown only.
+
+    An element that a usable boot could not count is not compared, nor are too few boots.
+    """
+    before, after = ([_means(r) for r in s if r.invalid is None] for s in (base, candidate))
+    if min(len(before), len(after)) < rule.boots:
+        return []
+    keys = sorted(set.intersection(*(set(one) for one in (*before, *after))))
+    sides = ((key, [one[key] for one in before], [one[key] for one in after]) for key in keys)
+    moved = (_counted(key, was, now, rule) for key, was, now in sides)
+    return [one for one in moved if one is not None]
+
+
+def _means(record: CellRecord) -> dict[str, float]:
+    """What a boot counted of a cell for one I/O, by element: in its trace, and by its PMU."""
+    by_event = record.pmu.per_io if record.pmu else {}
+    return {**(record.counted or {}), **{f"{PMU}.{name}": n for name, n in by_event.items()}}
+
+
+def _counted(
+    key: str, base: Sequence[float], candidate: Sequence[float], rule: CountedRule
+) -> ElementComparison | None:
+    was, now = median(base), median(candidate)
+    own = max(max(side) - min(side) for side in (base, candidate))
+    least = max(rule.own * own, rule.least, rule.share * was)
+    if abs(now - was) < least:
+        return None
+    boots, how = f"{len(base)} and {len(candidate)} boots", how_counted(key)
+    return ElementComparison(
+        element=key,
+        base=was,
+        candidate=now,
+        delta=round(now - was, 4),
+        relative=(now - was) / was if was else 0.0,
+        threshold=round(least, 4),
+        gated=False,
+        moved="grew" if now > was else "shrank",
+        confidence=f"{how}: medians of {boots}, of which two of one side differ by {own:.2g}",
+        why=f"shown only: {how}",
+    )
 
 
 def _uncounted(records: Sequence[CellRecord]) -> set[str]:

@@ -36,6 +36,7 @@ from iotoll.records.text import (
     signed,
     signed_percent,
 )
+from iotoll.verdict.elements import how_counted
 from iotoll.verdict.growth import is_of_most, rare, weight
 from iotoll.verdict.moved import KINDS, Movement, MovementGroup, kind_of, movements
 
@@ -100,17 +101,17 @@ def sentence_of(outcome: Outcome, cells: Sequence[CellVerdict], pools: Sequence[
         grown = [one for one in of_cells(cells) if one.kind == "regression"]
         grown += [of_pool(pool, 0) for pool in pools if pool.moved == "grew"]
         words = "; ".join(one.sentence.replace(MINUS, "-") for one in grown)
-        return f"The candidate is more expensive: {words}.{_shown(cells)}"
+        return f"The candidate is more expensive: {words}.{also(cells)}"
     if outcome is Outcome.INFRASTRUCTURE:
         return no_figures(cells)
     if outcome is Outcome.INCONCLUSIVE:
         bad = next(v for v in cells if v.outcome is outcome)
         return f"{bad.cell} cannot be judged: {bad.why}."
     grew = f"No section of {plural(len(cells), 'cell')} grew past its threshold."
-    return f"{grew.replace(NBSP, ' ')}{_shown(cells)}"
+    return f"{grew.replace(NBSP, ' ')}{also(cells)}"
 
 
-def _shown(cells: Sequence[CellVerdict]) -> str:
+def also(cells: Sequence[CellVerdict]) -> str:
     """What grew besides instructions and blocks nothing, as a sentence of its own; or nothing."""
     found = [one for one in of_elements(cells) if one.kind == "ungated" and (one.size or 0) > 0]
     order = list(load_elements().elements)
@@ -284,7 +285,7 @@ def _element(
     key: tuple[str, Section | None, str, str, Kind], costs: list[_Cost], judged: int
 ) -> Finding:
     name, section, element, moved, kind = key
-    device = DEVICES.get(name, name)
+    device, how = DEVICES.get(name, name), how_counted(element)
     ordered = sorted((one.delta for _, one in costs), key=abs)
     # One cell's size: a middle of two would be half a register read.
     size = ordered[(len(ordered) - 1) // 2]
@@ -299,6 +300,7 @@ def _element(
             most=round(ordered[-1], 2),
             per=per(device, section),
             functions=_functions(costs, moved == "grew"),
+            counted=how if costs[0][1].confidence.startswith(how) else "",
             cells=[cell for cell, _ in costs],
             judged=judged,
             sentence="",
@@ -348,6 +350,8 @@ def told(found: Finding) -> Finding:
         amount = f"{cost} per {found.per}{_inside(found)}"
         functions = [f"in {one.name}{_at(one)}" for one in found.functions[:1]]
     parts = [amount, *functions, _where(found)]
+    if found.counted:
+        parts.append(found.counted)
     if found.kind == "ungated":
         parts.append("shown only")
     if found.time is not None:

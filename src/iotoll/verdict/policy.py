@@ -86,6 +86,19 @@ class ElementRule(Model):
     shown: int = Field(0, ge=0)
 
 
+class CountedRule(Model):
+    """When an element has moved that was counted once a boot, not I/O by I/O; it never blocks.
+
+    By the medians of at least ``boots`` boots of each side. They differ by at least ``own`` times
+    what two boots of one side do, by ``least`` per I/O, and by the ``share`` of the base's.
+    """
+
+    boots: int = Field(3, ge=2)
+    own: float = Field(2.0, ge=1)
+    least: float = Field(0.01, gt=0)
+    share: float = Field(0.01, ge=0)
+
+
 class LinesRule(Model):
     """When lines of cache and misses are counted, which makes each boot longer.
 
@@ -201,6 +214,7 @@ class Policy(Model):
     elements: dict[str, ElementRule] = Field(
         default_factory=dict, description="all others are shown where they move"
     )
+    counted: CountedRule = Field(default_factory=CountedRule)
     lines: LinesRule = Field(default_factory=LinesRule)
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
@@ -280,6 +294,7 @@ class TimePolicy(Model):
     blocks: list[Clock]
     accept: AcceptRule = Field(default_factory=AcceptRule)
     limits: LimitsRule = Field(default_factory=LimitsRule)
+    counted: CountedRule = Field(default_factory=CountedRule)
     figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
         min_length=1
     )

@@ -4,7 +4,7 @@ A cost need not be where an I/O waits for it: a timer, a work queue or a thread 
 So the *total* of a cell, all instructions of the kernel from the cell's beginning until what its
 I/Os have put off has run, is compared as a sum, per I/O. What the I/Os' own sections, or the whole
 I/O, grew by is taken off, so that no cost is told twice; what is left is *outside*. What a request
-grew by is taken off for each request of the cell: those of the journal run after their I/O, too.
+grew by is taken off for each request of the cell: those of the journal also run after their I/O.
 
 The total of all functions is not steady to the instruction: another kernel wakes fio and trace-cmd
 a few times more or less, and looks for free blocks in this cell or the next. So it must exceed a

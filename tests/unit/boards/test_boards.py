@@ -147,6 +147,8 @@ def test_real_board_is_its_hardware() -> None:
     assert board.job_settings == {
         "TARGET_ufs": "PARTLABEL=userdata",
         "TARGET_nvme": "/dev/nvme0n1",
+        "PMU_EVENTS": "cycles:k instructions:k l1d_cache_refill:k l2d_cache_refill:k"
+        " bus_access:k exc_taken:k mem_access:k",
     }
     check_devices(board, load_matrix("hikey960"))
     with pytest.raises(UsageError, match="measures emmc, which board hikey960 does not have"):

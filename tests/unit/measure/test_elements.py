@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from iotoll.measure.boot_trace import BootTraceFile, Window, measure
 from iotoll.measure.elements import (
     AFFECTED,
     ElementCounter,
     Readings,
     _counted,
+    _in_path,
     _of_trace,
+    in_trace,
     load_elements,
 )
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, NO_WINDOW, Windows
+from iotoll.records.models import CellRecord, Clock
 from iotoll.records.text import MINUS
 from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
 
@@ -34,6 +39,7 @@ FUNCTIONS = {
     **VECTORS,
     "wake_up_process": [NOP, NOP, NOP, RET],
 }
+TRACES = Path(__file__).parents[2] / "trace/data/kernels"
 SEND, WAKE, TABLE, PASS = BASE, BASE + 16, BASE + 32, BASE + 32 + 2048
 
 
@@ -290,11 +296,86 @@ def test_lines_of_cache_are_those_of_the_function_that_touched_them() -> None:
 
 def test_the_bytes_of_requests_are_the_trace_s() -> None:
     table = IoTable(
-        {"pid": np.array([2, 1, 1]), "path": np.array(["R4", "WS4 WS8", "R4"], object)}, 3
+        {"pid": np.array([2, 1, 1]), "path": np.array(["R4", "WS4+hWSM8", "4xR32+hFF"], object)}, 3
     )
     found = _of_trace(table, load_elements())
-    assert found["bytes"].whole == [(12, 1), (4, 2)]
+    assert found["bytes"].whole == [(12, 1), (128, 1), (4, 1)]
     assert found["bytes"].sections == {}
+    assert set(found) == {"bytes"}, "the others are counted in what the boot executed"
+
+
+@pytest.mark.parametrize(
+    ("path", "requests", "kib"),
+    [
+        ("R4", 1, 4),
+        ("4xR32+hFF", 5, 128),
+        ("WS4+hWSM8+hFF+hWSM4+hFF", 5, 16),
+        ("RA256d", 1, 256),
+        ("R0.5+2xW1.5", 3, 3.5),
+        ("FF", 1, 0),
+    ],
+)
+def test_a_path_tells_its_requests_and_what_they_carry(
+    path: str, requests: int, kib: float
+) -> None:
+    assert (_in_path(path, "requests"), _in_path(path, "kib")) == (requests, kib)
+
+
+# ---------------------------------------------------------------- what the trace itself counts
+
+
+@pytest.fixture(scope="module")
+def psync() -> CellRecord:
+    return traced("6.12-arm64-nvme-psync")
+
+
+def traced(name: str) -> CellRecord:
+    """The record of a real trace, as a board on the clock `time` has it."""
+    file = BootTraceFile(TRACES / f"{name}.dat")
+    (found,) = measure(file, [Window("cell", 0, 2**63)], Clock.TIME)
+    return CellRecord(cell="cell", clock=Clock.TIME, **found.data)
+
+
+def test_a_trace_counts_the_elements_of_its_own_ios(psync: CellRecord) -> None:
+    """Three of the four are facts of a 4 KiB read that sleeps: away and back, woken once."""
+    found = in_trace(psync)
+    assert list(found) == ["interrupts", "switches", "wakeups", "requests", "bytes"]
+    assert (found["requests"], found["bytes"]) == (1, 4)
+    assert 0.9 < found["interrupts"] <= 1.1 and 0.9 < found["wakeups"] <= 1.1
+    assert 1.5 < found["switches"] <= 2.1
+    busy = psync.trace["events"]["sched_switch"] / psync.ios["measured"]
+    assert busy > 2 * found["switches"], "other tasks' are not those of the I/Os"
+
+
+def test_requests_are_those_of_the_table() -> None:
+    file = BootTraceFile(TRACES / "6.12-arm64-ufs-fsync.dat")
+    (found,) = measure(file, [Window("cell", 0, 2**63)], Clock.TIME)
+    counted = in_trace(CellRecord(cell="cell", clock=Clock.TIME, **found.data))
+    assert counted["requests"] == pytest.approx(found.table["requests"].mean(), abs=1e-4)
+
+
+def test_what_a_trace_has_no_event_of_is_not_counted() -> None:
+    lean = in_trace(traced("6.12-arm64-nvme-lean"))
+    assert "wakeups" not in lean and lean["switches"] > 1, "sched_waking was not recorded"
+    bare = in_trace(traced("../virtio-split-flush"))
+    assert set(bare) == {"requests", "bytes"}, "without sched_switch nothing tells whose code ran"
+
+
+@pytest.mark.parametrize("name", ["6.12-arm64-nvme-libaio", "6.12-arm64-nvme-uring"])
+def test_ios_that_end_before_their_wake_up_have_no_events_counted(name: str) -> None:
+    assert set(in_trace(traced(name))) == {"requests", "bytes"}
+
+
+def test_nothing_that_was_not_counted_reads_as_zero(psync: CellRecord) -> None:
+    """No event was counted in own time: whose code ran is unknown, or nobody asked."""
+    sections = {
+        name: part.model_copy(update={"probe_events": {}}) for name, part in psync.sections.items()
+    }
+    assert set(in_trace(psync.model_copy(update={"sections": sections}))) == {"requests", "bytes"}
+    rare = psync.paths[0].model_copy(update={"path": "other"})
+    many = psync.model_copy(update={"paths": [*psync.paths, rare]})
+    assert set(in_trace(many)) == {"interrupts", "switches", "wakeups"}
+    assert in_trace(psync.model_copy(update={"paths": [], "sections": {}})) == {}
 
 
 def test_each_cell_has_what_the_kernel_executed_by_function() -> None:

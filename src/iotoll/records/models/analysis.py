@@ -139,6 +139,22 @@ class ElementRecord(Model):
     )
 
 
+class PmuRecord(Model):
+    """What the board's PMU counted of a cell, in a separate run without a trace, on all CPUs.
+
+    fio's own beginning and end are in it. By event, as the board's file names them.
+    """
+
+    ios: int = Field(gt=0)
+    counts: dict[str, int] = Field(description="of all I/Os together")
+    missing: dict[str, str] = Field(description="events that were not counted, and why")
+
+    @property
+    def per_io(self) -> dict[str, float]:
+        """What was counted, for one I/O."""
+        return {event: round(count / self.ios, 4) for event, count in self.counts.items()}
+
+
 class CellRecord(Model):
     """All values of one cell from one boot, in ``unit``, with the counts that qualify them."""
 
@@ -185,6 +201,14 @@ class CellRecord(Model):
         None,
         description="other costs by element, those that no I/O has left out; absent where the"
         " board counts none",
+    )
+    counted: dict[str, float] | None = Field(
+        None,
+        description="elements that were counted in the trace: the mean of the measured I/Os, those"
+        " that it cannot tell left out; absent where `vector` is there",
+    )
+    pmu: PmuRecord | None = Field(
+        None, description="absent where the board's file names no events of its PMU"
     )
     affected: ElementRecord | None = Field(
         None,

@@ -52,6 +52,9 @@ class Finding(Model):
     time: TimeShare | None = Field(
         None, description="what its part takes more on this machine's CPU, where that was measured"
     )
+    counted: Literal["", "counted in the trace", "PMU, a separate run"] = Field(
+        "", description="where it was not counted I/O by I/O, in all that boots executed"
+    )
     named: Literal["", "instructions grew, time did not", "time grew, instructions did not"] = (
         Field("", description="what instructions and time say together, where they differ")
     )

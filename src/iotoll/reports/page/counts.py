@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
+from iotoll.measure.elements import load_elements
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.text import clean, listed, number
+from iotoll.verdict.elements import IN_TRACE, OF_PMU
 
 _PARTS = (
     ("measured", "attributed"),
@@ -113,3 +116,42 @@ def counts(record: CellRecord) -> list[tuple[str, str]]:
         ("not in this source", unseen_line(record)),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def element_lines(records: Sequence[CellRecord]) -> list[tuple[str, str]]:
+    """Return the elements that one side's boots count once of a cell: the medians of its boots.
+
+    What not all boots could count is named; nothing where boots count them in another way.
+    """
+    usable = [record for record in records if record.invalid is None]
+    elements = load_elements()
+    lines: list[tuple[str, str]] = []
+    if usable and all(record.counted is not None for record in usable):
+        counted = [record.counted or {} for record in usable]
+        known = {name: e.many for name, e in elements.elements.items() if e.trace or e.events}
+        sizes = _medians(counted)
+        words = [elements.text(name, round(n, 2)).removeprefix("+") for name, n in sizes.items()]
+        missing = [many for name, many in known.items() if name not in sizes]
+        lines.append((IN_TRACE, _told(words, missing)))
+    found = [record.pmu for record in usable if record.pmu is not None]
+    if found:
+        events = [f"{name} {number(n)}" for name, n in _medians(p.per_io for p in found).items()]
+        why: dict[str, list[str]] = {}
+        for name, text in {n: text for pmu in found for n, text in pmu.missing.items()}.items():
+            why.setdefault(text, []).append(name)
+        missing = [f"{', '.join(names)} ({text})" for text, names in why.items()]
+        lines.append((OF_PMU, _told(events, missing)))
+    return lines
+
+
+def _medians(means: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Of what all boots have."""
+    boots = list(means)
+    names = [name for name in boots[0] if all(name in one for one in boots)]
+    return {name: median(one[name] for one in boots) for name in names}
+
+
+def _told(words: Sequence[str], missing: Sequence[str]) -> str:
+    lines = [f"{', '.join(words)} per I/O"] if words else []
+    lines += [f"not counted: {', '.join(missing)}"] if missing else []
+    return clean("; ".join(lines))

@@ -59,8 +59,8 @@ def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> lis
         return []
     views = cells(evidence) if views is None else views
     found = [*_limits(verdict), *_rates(verdict.throughput), *_grown(verdict)]
+    found += [_element(evidence, one) for one in of_elements(verdict.cells, verdict.can_gate)]
     if not verdict.sequential:
-        found += [_element(evidence, one) for one in of_elements(verdict.cells, verdict.can_gate)]
         found += [_moved(evidence, group, views) for group in groups_of(verdict)]
         found += of_native(verdict.cells, verdict.other)
         found += [_pooled(pool, views) for pool in verdict.pools]

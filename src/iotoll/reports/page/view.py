@@ -25,7 +25,7 @@ from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
 from iotoll.records.text import CellName, cell_name, change, clean, plural, signed
-from iotoll.reports.page.counts import counts
+from iotoll.reports.page.counts import counts, element_lines
 from iotoll.reports.page.evidence import Evidence
 from iotoll.verdict.growth import moved_alone
 
@@ -241,12 +241,16 @@ def _troubles(sides: Mapping[Side, SideResult], cell: str) -> tuple[str, ...]:
 
 
 def _counts(sides: Mapping[Side, SideResult], cell: str) -> tuple[tuple[str, str], ...]:
-    """The counts of each side's first boot; once where both sides have the same."""
+    """The counts of each side's first boot, of elements those of all its boots.
+
+    Once where both sides have the same.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for side, result in sides.items():
-        for record in result.cells.get(cell, [])[:1]:
+        records = result.cells.get(cell, [])
+        for record in records[:1]:
             fio = [("fio", text) for agrees, text in fio_lines(record) if agrees]
-            for line in (*counts(record), *fio):
+            for line in (*counts(record), *fio, *element_lines(records)):
                 found.setdefault(line, []).append(side)
     both = len(sides) > 1
     return tuple(

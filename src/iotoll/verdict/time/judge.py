@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,8 +24,9 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.verdict.findings import no_figures
-from iotoll.verdict.policy import TimePolicy, load_time_policy
+from iotoll.verdict.elements import compare_counted
+from iotoll.verdict.findings import also, no_figures
+from iotoll.verdict.policy import CountedRule, TimePolicy, load_time_policy
 from iotoll.verdict.time.noise import history, history_file, load
 from iotoll.verdict.time.pairs import OVERHEAD, Pairs, make_pairs
 from iotoll.verdict.time.screen import ASIDE
@@ -380,7 +381,29 @@ def decide_run(run: RunDir, cells: Sequence[str]) -> Decision:
         results.write(own, load(known, manifest.board, manifest.matrix))
     base, candidate = (results.read(run.side(s) / "result.json", SideResult) for s in SIDES)
     pairs = make_pairs(base, candidate, cells, list(policy.figures), manifest.seed)
-    return decide(pairs, cells, policy, results.read(own, NoiseRecord), manifest.seed)
+    found = decide(pairs, cells, policy, results.read(own, NoiseRecord), manifest.seed)
+    judged = with_elements(found.cells, (base, candidate), pairs, policy.counted)
+    return replace(found, cells=judged, sentence=f"{found.sentence}{also(judged)}")
+
+
+def with_elements(
+    cells: Sequence[CellVerdict], sides: Sequence[SideResult], pairs: Pairs, rule: CountedRule
+) -> list[CellVerdict]:
+    """The cells with what their traces count besides time, in the boots of usable pairs alone."""
+    used = {record.pair for record in pairs.records if not record.unused}
+    found = []
+    for cell in cells:
+        base, candidate = (
+            [
+                record
+                for boot, record in zip(side.boots, side.cells.get(cell.cell, []), strict=False)
+                if boot.boot in used
+            ]
+            for side in sides
+        )
+        moved = compare_counted(base, candidate, rule)
+        found.append(cell.model_copy(update={"elements": moved}))
+    return found
 
 
 def shares(verdict: VerdictRecord) -> list[TimeShare]:
