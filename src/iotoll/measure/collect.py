@@ -136,8 +136,8 @@ def analyze(
 
     ``functions`` are counted separately as well (`affected`). It is remembered, for the same
     record and files: the base's first boot is asked for its costs and for its cells, and all first
-    boots again after further ones. Other runs find it, too (`iotoll.measure.figures`), unless it is
-    wanted ``anew``.
+    boots again after further ones. Other runs find it as well (`iotoll.measure.figures`), unless
+    it is wanted ``anew``.
     """
     sealed.check(folder, boot.digests)
     # A record of an older iotoll does not say which files it is of.

@@ -1,7 +1,7 @@
 """Figures of boots that were analysed before: the same files and the same iotoll give the same.
 
-What a gate takes from the store of base boots (`iotoll.boots.base_boots`) is analysed once, too. A
-kept analysis is named by the boot's record, which has the SHA-256 of each of its files, and by
+What a gate takes from the store of base boots (`iotoll.boots.base_boots`) is analysed once as well.
+A kept analysis is named by the boot's record, which has the SHA-256 of each of its files, and by
 iotoll's own code and data: another version of them finds nothing.
 """
 
