@@ -57,7 +57,7 @@ class Boot:
         window, entry, _ = windows.entries
         ordered = windows.windows["is_ordered"].astype(bool)
         here = (entry < ACCESS) & ordered[window] & (self._often[window] > 0)
-        window, block = window[here], entry[here]
+        window, block = window[here].astype(np.int64), entry[here].astype(np.int64)
         address = windows.blocks["address"]
         end = address + 4 * windows.blocks["instructions"].astype(np.uint64)
         after = np.zeros(len(block), np.uint64)
@@ -107,8 +107,8 @@ class Boot:
         """Cycles of each window for registers of devices."""
         window, entry, often = self._windows.entries
         here = entry >= ACCESS
-        stores = self._windows.accesses["is_store"][entry[here] & ~ACCESS].astype(bool)
-        ns = np.where(stores, core.devices.write, core.devices.read) * often[here]
+        stores = self._windows.accesses["is_store"][entry[here] - np.uint32(ACCESS)]
+        ns = np.where(stores != 0, core.devices.write, core.devices.read) * often[here]
         size = len(self._windows.windows)
         return np.round(np.bincount(window[here], ns, size) * core.mhz / 1000).astype(np.int64)
 
