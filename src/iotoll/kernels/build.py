@@ -61,7 +61,9 @@ def build_side(
     inputs = {"image": job.key, "side": side}
     # A warm build wants make's folder as well as the image; else a finished side is left alone.
     is_cold = warm and not places.is_warm(open_tree(source.tree, progress), job)
-    if not is_cold and run.is_done(f"build/{side}", inputs):
+    # A sandbox begins with an empty folder, also for a build that was done, whose image was evicted.
+    was_left = (folder / "build.json").is_file()
+    if not is_cold and was_left and run.is_done(f"build/{side}", inputs):
         known = results.read(folder / "build.json", BuildRecord)
         if is_intact(folder, known):
             return known

@@ -179,6 +179,15 @@ def test_image_that_vanished_from_the_run_comes_back(tmp_path: Path, tree: Path)
     assert (run.root / make(run, "base").image).read_text() == "good\n"
 
 
+def test_a_folder_that_a_sandbox_emptied_is_filled_again(tmp_path: Path, tree: Path) -> None:
+    """A run was resumed whose candidate's image had left the cache: "build.json is missing"."""
+    run = start(tmp_path, tree, None)
+    image = run.root / make(run, "base").image
+    for path in image.parent.iterdir():
+        path.unlink()
+    assert (run.root / make(run, "base").image).read_text() == "good\n"
+
+
 def fails(run: RunDir, side: Side = "candidate") -> IotollError:
     with pytest.raises(IotollError) as caught:
         make(run, side)
