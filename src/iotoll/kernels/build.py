@@ -61,7 +61,7 @@ def build_side(
     inputs = {"image": job.key, "side": side}
     # A warm build wants make's folder as well as the image; else a finished side is left alone.
     is_cold = warm and not places.is_warm(open_tree(source.tree, progress), job)
-    # A sandbox begins with an empty folder, also for a build that was done, whose image was evicted.
+    # A sandbox begins with an empty folder, also of a build that was done and has left the cache.
     was_left = (folder / "build.json").is_file()
     if not is_cold and was_left and run.is_done(f"build/{side}", inputs):
         known = results.read(folder / "build.json", BuildRecord)
