@@ -123,8 +123,9 @@ def apply(
 def proposed(verdict: VerdictRecord) -> list[str]:
     """The trailers, but for their reasons, that ask for all growth of cells that still blocks.
 
-    One for each device and figure, the largest first. Whole I/Os are named where their growth is
-    more than that of their sections: `apply` lets them grow by as much.
+    One for each device and figure: what few cells have behind the others, the largest first. Whole
+    I/Os are named where their growth is more than that of their sections: `apply` lets them grow
+    by as much.
     """
     done = {name: "" for record in verdict.accepted or () for name in record.moves}
     asked: dict[tuple[str, str], list[Grown]] = {}
@@ -137,7 +138,13 @@ def proposed(verdict: VerdictRecord) -> list[str]:
         if not _whole_accepted(cell, done | {g.name: "" for g in found if g.figure != "whole"}):
             wholes.add(device)
     kept = [(key, found) for key, found in asked.items() if key[1] != "whole" or key[0] in wholes]
-    kept.sort(key=lambda one: (one[0][1] == "whole", -max(g.delta or 0.0 for g in one[1])))
+    widest = max((len(found) for _, found in kept), default=0)
+
+    def place(one: tuple[tuple[str, str], list[Grown]]) -> tuple[bool, bool, float]:
+        (_, figure), found = one
+        return figure == "whole", 2 * len(found) < widest, -max(g.delta or 0.0 for g in found)
+
+    kept.sort(key=place)
     lines = [_wish(device, figure, found, verdict) for (device, figure), found in kept]
     for grown in _slower(verdict):
         if grown.name not in done:

@@ -158,17 +158,18 @@ def of_group(group: MovementGroup, unit: str) -> Finding:
 def of_elements(cells: Sequence[CellVerdict], can_gate: bool = True) -> list[Finding]:
     """Other costs than instructions that moved, by device, part and element.
 
-    Of a whole I/O only what no section of it shows: it has as much of it as it has requests.
+    Of a whole I/O only what no section of it shows, of its kind: it has as much of it as it has
+    requests. What blocks is told, also where a section has less than blocks.
     """
     groups: dict[tuple[str, Section | None, str, str, Kind], list[_Cost]] = {}
     totals: dict[str, int] = {}
     for cell in cells:
         device = cell.cell.partition("-")[0]
         totals[device] = totals.get(device, 0) + 1
-        known = {one.element for one in cell.elements if one.section is not None}
-        for one in cell.elements:
-            if one.section is not None or one.element not in known:
-                kind = kind_of(cell, one, can_gate)
+        kinds = [(one, kind_of(cell, one, can_gate)) for one in cell.elements]
+        known = {(one.element, kind) for one, kind in kinds if one.section is not None}
+        for one, kind in kinds:
+            if one.section is not None or (one.element, kind) not in known:
                 key = (device, one.section, one.element, one.moved, kind)
                 groups.setdefault(key, []).append((cell.cell, one))
     made = [_element(key, costs, totals[key[0]]) for key, costs in groups.items()]

@@ -187,6 +187,20 @@ def test_a_whole_io_is_told_where_its_sections_do_not_have_it(policy: Policy) ->
     assert "+3 register reads of UFS per UFS I/O in the whole I/O" in found.headline[0]
 
 
+def test_a_whole_io_that_blocks_is_told_where_a_section_of_it_is_shown_only(policy: Policy) -> None:
+    """+6 isb barriers blocked an I/O, asked for a trailer, and were in no finding."""
+    values = {UFS: counts(1)}
+    before = with_elements(side_result("base", values), {UFS: {"isb": {S: [1] * 256}}})
+    after = with_elements(side_result("candidate", values), {UFS: {"isb": {S: [3] * 256}}})
+    record = after.cells[UFS][0]
+    assert record.vector is not None
+    more = record.vector["isb"].model_copy(update={"whole": packed([7] * 256)})
+    cells = {UFS: [record.model_copy(update={"vector": {"isb": more}})]}
+    found = rule.judge(before, after.model_copy(update={"cells": cells}), policy, [UFS])
+    assert found.headline == [f"+6 isb barriers per UFS I/O in the whole I/O, in send, in {UFS}"]
+    assert "+2 isb barriers per UFS request in submission, in send, in" in found.sentence
+
+
 def test_a_side_that_counted_none_is_not_compared(policy: Policy) -> None:
     values = {UFS: counts(1)}
     base = side_result("base", values)
