@@ -51,7 +51,8 @@ def test_a_register_read_and_a_barrier_block_and_are_named_first(done: Done) -> 
     nvme = moved(done, "nvme-4k-randread-t1-direct")["dmb", "submission"]
     for one, function in ((ufs, "ufshcd_send_command"), (nvme, "nvme_prep_rq")):
         assert (one["delta"], one["share"], one["gated"]) == (1, 1, True)
-        assert [f["name"] for f in one["functions"]] == [function]
+        # Behind it stand those that idled once more in all I/Os.
+        assert one["functions"][0]["name"] == function
 
 
 def test_functions_are_there_without_a_further_boot(done: Done) -> None:
