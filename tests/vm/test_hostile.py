@@ -163,7 +163,7 @@ def nothing_got(run: Path, places: list[Path]) -> None:
         assert f"hostile {who}: did all that it could" in log, log
     assert ": got " not in log
     assert poisoned(*places, *map(Path, ("/usr", "/etc", "/root", "/home", "/tmp"))) == []
-    # bwrap says how its command ended before its first process does, with which the others are killed.
+    # bwrap says how its command ended before its first process ends, with which all are killed.
     deadline = time.monotonic() + 20
     while naps() and time.monotonic() < deadline:
         time.sleep(0.1)
