@@ -75,12 +75,6 @@ class Element(Model):
         default_factory=list, description="events of the trace, in an I/O's own time"
     )
 
-    @property
-    def in_windows(self) -> bool:
-        """Whether it is counted in what the boot executed, where the board keeps windows."""
-        counted = (self.words, self.functions, self.handlers, self.vectors, self.access)
-        return any((*counted, self.values, self.touch))
-
     @model_validator(mode="before")
     @classmethod
     def _on_machines(cls, data: Any) -> Any:
@@ -277,30 +271,29 @@ class ElementCounter:
 
 
 def _of_trace(table: IoTable, known: Elements) -> dict[str, ElementRecord]:
-    """What nothing but the trace says of the I/Os: whole ones alone, and no function."""
+    """What nothing but the trace says of the I/Os, their KiB: whole ones alone, and no function."""
     found = {}
     for name, element in known.elements.items():
-        if element.trace is None or element.in_windows:
+        if element.trace != "kib":
             continue
         rows = np.lexsort((np.arange(len(table)), table["pid"]))
-        sizes = {path: int(_in_path(path, element.trace)) for path in set(table["path"].tolist())}
+        sizes = {path: int(_kib(path)) for path in set(table["path"].tolist())}
         whole = [sizes[path] for path in table["path"][rows].tolist()]
         if any(whole):
             found[name] = ElementRecord(sections={}, whole=runs_of(whole), functions={})
     return found
 
 
-_STEP = re.compile(r"(?:^|\+)(?:(\d+)x)?[A-Za-z]+(\d+(?:\.5)?)?")
-"""Like requests that follow each other in a path: how many, and the KiB of each."""
+_STEP = re.compile(r"(?:^|\+)(?:(\d+)x)?[A-Za-z]+(\d+(?:\.5)?)")
+"""Like requests with data that follow each other in a path: how many, and the KiB of each."""
 
 _OTHER = "other"
 """What stands for all paths of a record beyond the most frequent ones."""
 
 
-def _in_path(path: str, what: Literal["requests", "kib"]) -> float:
-    """How many requests a path has, or the KiB of them: ``4xR32+hFF`` are five, and 128."""
-    steps = ((int(many or 1), float(kib or 0)) for many, kib in _STEP.findall(path))
-    return sum(many if what == "requests" else many * kib for many, kib in steps)
+def _kib(path: str) -> float:
+    """The KiB of a path's requests: 128 of ``4xR32+hFF``."""
+    return sum(int(many or 1) * float(kib) for many, kib in _STEP.findall(path))
 
 
 def in_trace(record: CellRecord) -> dict[str, float]:
@@ -315,7 +308,8 @@ def in_trace(record: CellRecord) -> dict[str, float]:
     found = {}
     for name, element in load_elements().elements.items():
         if element.trace is not None and ios and all(p.path != _OTHER for p in record.paths):
-            sums = (path.ios * _in_path(path.path, element.trace) for path in record.paths)
+            kib = element.trace == "kib"
+            sums = (p.ios * (_kib(p.path) if kib else p.requests) for p in record.paths)
             found[name] = round(sum(sums) / ios, 4)
         elif element.events and _are_counted(record, element.events):
             found[name] = round(_in_own_time(record, element.events), 4)

@@ -16,7 +16,7 @@ from iotoll.measure.elements import (
     ElementCounter,
     Readings,
     _counted,
-    _in_path,
+    _kib,
     _of_trace,
     in_trace,
     load_elements,
@@ -24,6 +24,7 @@ from iotoll.measure.elements import (
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, NO_WINDOW, Windows
 from iotoll.records.models import CellRecord, Clock
+from iotoll.records.models.analysis import PathRecord
 from iotoll.records.text import MINUS
 from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
 
@@ -318,7 +319,8 @@ def test_the_bytes_of_requests_are_the_trace_s() -> None:
 def test_a_path_tells_its_requests_and_what_they_carry(
     path: str, requests: int, kib: float
 ) -> None:
-    assert (_in_path(path, "requests"), _in_path(path, "kib")) == (requests, kib)
+    record = PathRecord(path=path, ios=1, sections={})
+    assert (record.requests, _kib(path)) == (requests, kib)
 
 
 # ---------------------------------------------------------------- what the trace itself counts
