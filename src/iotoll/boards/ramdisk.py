@@ -2,7 +2,8 @@
 
 The packages are unpacked, never run, so a board of another architecture needs no emulation here
 (mmdebstrap ``--variant=extract``). Only the programs below and the libraries that they need are
-kept. The image holds no job: the host appends the scripts and the job as a second cpio archive.
+kept, without the clients of storage over a network that Debian's fio is linked with (`REMOTE`).
+The image holds no job: the host appends the scripts and the job as a second cpio archive.
 """
 
 from __future__ import annotations
@@ -36,6 +37,18 @@ PROGRAMS = (
     "usr/bin/dash",
     "usr/bin/busybox",
 )
+REMOTE = (
+    "libgfapi",
+    "libibverbs",
+    "libnbd",
+    "libnfs",
+    "libpmem",
+    "librados",
+    "librbd",
+    "librdmacm",
+)
+"""Libraries of I/O engines that no cell uses: with what they need four fifths of the image, which
+each boot unpacks, and most of what is linked whenever fio starts."""
 APPLETS = [
     "awk",
     "basename",
@@ -79,7 +92,7 @@ APPLETS = [
     "uname",
     "wc",
 ]
-LAYOUT = 3  # change it when the tree below is made differently, so that cached images are redone
+LAYOUT = 4  # change it when the tree below is made differently, so that cached images are redone
 EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
 EXACT_ARCHES: tuple[Arch, ...] = ("arm64", "x86_64")
 DEBIAN_ARCH = {"arm": "armhf", "arm64": "arm64", "x86_64": "amd64"}
@@ -130,18 +143,84 @@ def _start() -> Path:
     return data_dir("lava-jobs") / "image/start.c"
 
 
-def _compile_start(arch: str, target: Path, log: Path) -> None:
-    """Compile iotoll-start, for the architectures of exact boards; others have no use for it."""
+_COMPILED = (
+    "-Os",
+    "-std=gnu11",
+    "-nostdlib",
+    "-ffreestanding",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-tree-loop-distribute-patterns",
+    "-Wl,--build-id=none",
+    "-Wl,-z,noexecstack",
+)
+
+
+def _compiler(arch: str) -> str | None:
+    """The kernel's compiler, which need not have a libc; None: not for an exact board."""
     found = [TARGETS[name] for name in EXACT_ARCHES if name == arch]
     if not found:
-        return
+        return None
     compiler = found[0].compiler
     require_tool(compiler, found[0].packages[compiler])
-    # The kernel's compiler: it need not have a libc, nor know of position-independent programs.
-    words = "-Os -std=gnu11 -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector"
-    words += " -fno-tree-loop-distribute-patterns -fno-asynchronous-unwind-tables"
-    words += " -Wl,--build-id=none -Wl,-z,noexecstack"
-    run_logged([compiler, *words.split(), "-o", str(target), str(_start())], log, timeout=60)
+    return compiler
+
+
+def _compile_start(compiler: str, target: Path, log: Path) -> None:
+    words = [*_COMPILED, "-static", "-fno-pie", "-no-pie"]
+    run_logged([compiler, *words, "-o", str(target), str(_start())], log, timeout=60)
+
+
+def _without_remote(compiler: str, tree: Path, program: Path, log: Path) -> None:
+    """Put stand-ins in the place of the `REMOTE` libraries that a program needs.
+
+    They have the functions alone that it takes from them, so it starts; a call of one ends it.
+    Raises InfrastructureError where it takes anything but functions.
+    """
+    # Data stands in the program's own list as if it were defined there (copy relocations).
+    wanted = {s for s, kind, is_own in _symbols(program) if not is_own or kind == "OBJECT"}
+    folders = _library_folders(tree)
+    for name in _needed(program):
+        place = next((f / name for f in folders if (f / name).exists()), None)
+        if place is None or name.partition(".")[0] not in REMOTE:
+            continue
+        given = {s: kind for s, kind, is_defined in _symbols(place) if is_defined and s in wanted}
+        if others := [symbol for symbol, kind in given.items() if kind != "FUNC"]:
+            raise InfrastructureError(f"board image: {program.name} takes {others[0]} of {name}")
+        place.unlink()
+        _compile_stand_in(compiler, place, list(given), log)
+
+
+def _compile_stand_in(compiler: str, library: Path, symbols: list[str], log: Path) -> None:
+    by_version: dict[str, list[str]] = {}
+    for symbol in symbols:
+        function, _, version = symbol.partition("@")
+        by_version.setdefault(version, []).append(function)
+    with tempfile.TemporaryDirectory() as name:
+        source, versions = Path(name) / "stand-in.c", Path(name) / "stand-in.map"
+        functions = [one for some in by_version.values() for one in some]
+        source.write_text("".join(f"void {f}(void) {{ __builtin_trap(); }}\n" for f in functions))
+        nodes = [
+            f"{version} {{ global: {' '.join(f'{one};' for one in some)} }};\n"
+            for version, some in by_version.items()
+        ]
+        versions.write_text("".join(nodes))
+        words = [*_COMPILED, "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
+        words += ["-Wl,--hash-style=gnu", f"-Wl,--version-script={versions}", str(source)]
+        run_logged([compiler, *words, "-o", str(library)], log, timeout=60)
+
+
+def _symbols(path: Path) -> list[tuple[str, str, bool]]:
+    """Dynamic symbols: name with its version (``f@V``), type, and whether they are defined."""
+    output = subprocess.run(
+        ["readelf", "-W", "--dyn-syms", str(path)], capture_output=True, text=True, check=False
+    ).stdout
+    rows = [line.split() for line in output.splitlines()]
+    return [
+        (row[7].replace("@@", "@"), row[3], row[6] != "UND")
+        for row in rows
+        if len(row) > 7 and row[0].rstrip(":").isdigit()
+    ]
 
 
 def _build(arch: str, folder: Path, contents: Contents) -> None:
@@ -156,8 +235,13 @@ def _build(arch: str, folder: Path, contents: Contents) -> None:
         # Packages' own scripts never run, so their system-wide set-up hooks are not needed.
         command += [f"--include={','.join(contents.packages)}", SUITE, str(tree)]
         run_logged(command, log, timeout=900)
+        compiler = _compiler(arch)
+        if compiler:
+            for program in contents.programs:
+                _without_remote(compiler, tree, tree / program, log)
         _assemble(tree, root, contents)
-        _compile_start(arch, root / "usr/bin/iotoll-start", log)
+        if compiler:
+            _compile_start(compiler, root / "usr/bin/iotoll-start", log)
         out = work / "out"
         out.mkdir()
         versions = _versions(tree, contents.packages)
@@ -204,9 +288,13 @@ def _needed(path: Path) -> list[str]:
     return re.findall(r"\(NEEDED\).*\[(.+)\]", output)
 
 
-def _closure(tree: Path, programs: tuple[str, ...]) -> set[Path]:
+def _library_folders(tree: Path) -> list[Path]:
     folders = [p for p in tree.glob("usr/lib/*-linux-gnu*") if p.is_dir()]
-    folders += [p for f in folders for p in f.iterdir() if p.is_dir()] + [tree / "usr/lib"]
+    return [*folders, *(p for f in folders for p in f.iterdir() if p.is_dir()), tree / "usr/lib"]
+
+
+def _closure(tree: Path, programs: tuple[str, ...]) -> set[Path]:
+    folders = _library_folders(tree)
     todo, seen = [tree / p for p in programs], set[Path]()
     while todo:
         path = todo.pop()

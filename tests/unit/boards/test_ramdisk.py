@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards.ramdisk import job_cpio, tools, write_cpio
+from iotoll.boards.ramdisk import _needed, _without_remote, job_cpio, tools, write_cpio
 from iotoll.core.errors import InfrastructureError
 
 pytestmark = pytest.mark.skipif(
@@ -75,3 +75,52 @@ def test_versions_are_as_the_programs_say_them() -> None:
     packages = {"fio": "3.39-1", "trace-cmd": "1:3.3.1-1+b2", "dash": "0.5.12-12"}
     assert tools(packages) == "fio fio-3.39\ntrace-cmd 3.3.1\n"
     assert tools({"fio": "3.39"}) == "fio fio-3.39\ntrace-cmd unknown\n"
+
+
+PROGRAM = """
+#include <stdio.h>
+extern int nbd_one(void), nbd_old(void);
+int main(int count, char **words)
+{
+	puts("started");
+	return count > 1 ? nbd_one() + nbd_old() : 0;
+}
+"""
+VERSIONS = "NBD_1.0 { global: nbd_old; }; NBD_2.0 { global: nbd_one; } NBD_1.0;"
+
+
+def bound_program(tree: Path, program: str, library: str) -> tuple[Path, Path]:
+    """A program that is bound when it starts, and the name of the library that it needs."""
+    folder = tree / "usr/lib/x86_64-linux-gnu"
+    folder.mkdir(parents=True)
+    for name, text in {"p.c": program, "l.c": library, "l.map": VERSIONS}.items():
+        (tree / name).write_text(text)
+    real, link, made = folder / "libnbd.so.0.9", folder / "libnbd.so.0", tree / "p"
+    words = ["-shared", "-fPIC", "-Wl,-soname,libnbd.so.0", "-Wl,--version-script", tree / "l.map"]
+    subprocess.run(["gcc", *map(str, words), "-o", real, tree / "l.c"], check=True)
+    link.symlink_to(real.name)
+    subprocess.run(["gcc", "-Wl,-z,now", "-o", made, tree / "p.c", real], check=True)
+    return made, link
+
+
+def started(program: Path, library: Path, *words: str) -> tuple[int, str, str]:
+    path = {"LD_LIBRARY_PATH": str(library.parent)}
+    done = subprocess.run([program, *words], env=path, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_program_starts_with_stand_ins_for_remote_libraries(tmp_path: Path) -> None:
+    text = "int nbd_one(void) { return 1; } int nbd_old(void) { return 3; }"
+    program, library = bound_program(tmp_path, PROGRAM, text)
+    assert started(program, library, "call")[0] == 4
+    _without_remote("gcc", tmp_path, program, tmp_path / "log")
+    assert started(program, library) == (0, "started\n", "")
+    assert started(program, library, "call")[0] < 0  # ended by a signal
+    assert _needed(library) == []
+
+
+def test_data_of_a_remote_library_has_no_stand_in(tmp_path: Path) -> None:
+    text = "extern int nbd_one; int main(void) { return nbd_one; }"
+    program, _ = bound_program(tmp_path, text, "int nbd_one = 4; void nbd_old(void) {}")
+    with pytest.raises(InfrastructureError, match=r"p takes nbd_one@NBD_2\.0 of libnbd\.so\.0"):
+        _without_remote("gcc", tmp_path, program, tmp_path / "log")
