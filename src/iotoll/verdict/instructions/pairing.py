@@ -275,7 +275,10 @@ def phase(base: Ordered, candidate: Ordered, least: float) -> int:
     second in the other. The lag is the one at which most I/Os have the same difference, whatever
     that is, so a cost does not decide it: by ``least`` more, as a share.
     """
-    found = {lag: _agreement(base, candidate, lag) for lag in (0, 1, -1)}
+    found = {0: _agreement(base, candidate, 0)}
+    if found[0] + least > 1:
+        return 0  # no other can have so many more
+    found |= {lag: _agreement(base, candidate, lag) for lag in (1, -1)}
     best = max(found, key=lambda lag: found[lag])
     return best if found[best] >= found[0] + least else 0
 
