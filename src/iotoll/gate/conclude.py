@@ -250,7 +250,9 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
 
     policy = setup.instructions_policy
     base, candidate = (setup.result(side) for side in setup.sides)
-    judged = rule.judge(base, candidate, policy, setup.cells)
+    judged = rule.judge(
+        base, candidate, policy, setup.cells, by_evidence=not accepts_growth(setup.run)
+    )
     numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
@@ -283,6 +285,12 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
         headline=judged.headline,
         warnings=_warnings(setup),
     )
+
+
+def accepts_growth(run: RunDir) -> bool:
+    """Whether trailers accept growth: a regression may then be none, so all must be decided."""
+    source = run.side("candidate") / "source.json"
+    return source.is_file() and bool(results.read(source, SourceRecord).accepts)
 
 
 def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:

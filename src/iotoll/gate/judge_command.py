@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll.core.errors import UsageError
+from iotoll.gate.conclude import accepts_growth
 from iotoll.records import results
 from iotoll.records.models import CellVerdict, Comparison, Section, SideResult
 from iotoll.records.rundir import SIDES, RunDir
@@ -60,7 +61,8 @@ def judge_command(
         found = ten_lines(base, candidate, policy, cell, _section(section, policy), element)
         click.echo(json.dumps(_json(found), indent=1)) if as_json else _print(found, Console())
         return
-    judged = judge(base, candidate, policy, list(candidate.cells))
+    by_evidence = not accepts_growth(run)
+    judged = judge(base, candidate, policy, list(candidate.cells), by_evidence)
     rows = [
         [cell.cell, name, part.moved, f"{part.delta:+g}", part.why or part.confidence]
         for cell in judged.cells

@@ -56,9 +56,15 @@ class MovedRule(Model):
 
 
 class PerturbRule(Model):
-    """How many boots a side has where the first one shows something, each a stated bit later."""
+    """How many boots a side has where the first one shows something, each a stated bit later.
+
+    The first is enough where the share ``ios`` of a cell's I/Os moved, and the functions that the
+    candidate changed have the share ``changed`` of it.
+    """
 
     boots: int = Field(ge=1, le=9)
+    ios: float = Field(0.9, gt=0, le=1)
+    changed: float = Field(0.5, gt=0, le=1)
 
 
 class WorkRule(Model):

@@ -27,7 +27,7 @@ def how_sure(evidence: Evidence, found: Sequence[Finding]) -> str:
     parts |= {"whole": cell.whole, "work": cell.work}
     comparison = parts.get(first.part)
     said = in_words(comparison) if comparison else ""
-    boots = min((len(side.boots) for side in evidence.sides.values()), default=0)
+    boots = min((len(s.cells.get(cell.cell, [])) for s in evidence.sides.values()), default=0)
     if said and boots > 1:
         said += f" Seen in each of {boots} boots."
     return f"{said} ({cell.cell})" if said else ""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
-from iotoll.records.models import CellRecord, Section, SideResult
+from iotoll.records.models import CellRecord, PairedIosRecord, Section, SideResult
 from iotoll.verdict.elements import in_place
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
+from iotoll.verdict.instructions.evidence import Evidence
 from iotoll.verdict.instructions.pairing import PairedIos
-from iotoll.verdict.instructions.record import size_of
+from iotoll.verdict.instructions.record import distribution, size_of, way_of
 from iotoll.verdict.instructions.rule import (
     affected,
     affected_count,
@@ -73,11 +74,12 @@ def ten_lines(
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
     rule = policy.element(element) if element else policy.rule(cell, section)
     count = per_io(rule, sides[0])
-    found = _lines(paired, sides, count, policy, f"{cell}: {name}")
+    evidence = _Told(Evidence.of(base, candidate, cell, policy.perturb), section, element)
+    found = _lines(paired, sides, count, policy, f"{cell}: {name}", evidence)
     of_some = {} if element else affected(cell, *sides, {section: count}, policy)
     for one in of_some.values():
         title = f"{cell}: {name}, of functions that the candidate affects"
-        more = _lines(one, sides, affected_count(count), policy, title)
+        more = _lines(one, sides, affected_count(count), policy, title, evidence)
         found = replace(found, affected=more)
     return found
 
@@ -88,6 +90,7 @@ def _lines(
     count: CountRule,
     policy: Policy,
     title: str,
+    evidence: _Told,
 ) -> Lines:
     wanted = asked(policy, count, paired.boots)
     moved = find(paired, wanted)
@@ -97,7 +100,11 @@ def _lines(
     if why or shown is None or paired.ios < policy.min_ios * max(paired.boots, 1):
         rest = _undecided(why, paired, policy)
     else:
-        rest = _decided(paired, wanted, shown, moved, policy)
+        rest = [
+            *_decided(paired, wanted, shown),
+            _so(paired, wanted, moved),
+            _last(paired, wanted, moved, policy, evidence),
+        ]
     return Lines(
         f"{title}, in {count.unit} an I/O; {_boots(paired.boots)} of each kernel",
         [*first, *rest],
@@ -147,9 +154,8 @@ def _undecided(why: str, paired: PairedIos, policy: Policy) -> list[str]:
     return ["Size: as many I/Os grew as shrank by more than each size, or none: it did not move."]
 
 
-def _decided(
-    paired: PairedIos, wanted: Asked, shown: Trial, moved: Trial | None, policy: Policy
-) -> list[str]:
+def _decided(paired: PairedIos, wanted: Asked, shown: Trial) -> list[str]:
+    """Lines 3 to 8."""
     rule, count = wanted.rule, wanted.count
     units = "rounds, by the means of their I/Os," if shown.rounds else "I/Os"
     way = "grew" if shown.grew else "shrank"
@@ -171,8 +177,6 @@ def _decided(
         f" {shown.cost:,.2f} {count.unit}; at least {least_mean:,g}: {holds('mean')}.",
         f"Boots: {', '.join(f'{share:.2%}' for share in shown.boots)}; each at least"
         f" {rule.boot:g} times the share, {rule.boot * shown.share:.2%}: {holds('boots')}.",
-        _so(paired, wanted, moved),
-        _last(paired, wanted, moved, policy),
     ]
 
 
@@ -202,17 +206,43 @@ def _so(paired: PairedIos, wanted: Asked, moved: Trial | None) -> str:
     return f"So it {way}: {delta:+,.1f} {wanted.count.unit} on {base:,.1f}, {how}."
 
 
-def _last(paired: PairedIos, wanted: Asked, moved: Trial | None, policy: Policy) -> str:
+def _last(
+    paired: PairedIos, wanted: Asked, moved: Trial | None, policy: Policy, evidence: _Told
+) -> str:
     if moved is None:
         return "It blocks nothing."
     if not wanted.count.gated:
         return f"The policy does not gate it: {wanted.count.why}."
-    if paired.boots < policy.perturb.boots:
-        return (
-            f"It asks for further boots, {policy.perturb.boots} of each kernel in all, which must"
-            " show it as well."
+    so = "Growth of it is a regression" if moved.grew else "What shrank is a pass"
+    if paired.boots >= policy.perturb.boots:
+        return f"{so}."
+    is_evident, said = evidence.tell(distribution(paired, moved, wanted), way_of(moved))
+    if is_evident:
+        return f"{so} by the first boot: {said}."
+    return (
+        f"It asks for further boots, {policy.perturb.boots} of each kernel in all, which must"
+        f" show it as well: {said}."
+    )
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Function evidence of one part of a cell."""
+
+    evidence: Evidence
+    section: Section | None
+    element: str
+
+    def tell(self, paired: PairedIosRecord, way: int) -> tuple[bool, str]:
+        """Whether it is enough, and its numbers."""
+        rule, theirs = self.evidence.rule, self.evidence.growth(self.element)
+        net = way * (paired.above - paired.below) / paired.pairs
+        said = (
+            f"net {net:.0%} of the I/Os, at least {rule.ios:.0%}, and changed functions have"
+            f" {theirs:+,.1f} of {self.evidence.moved(paired, self.section):+,.1f} an I/O, at least"
+            f" {rule.changed:.0%}"
         )
-    return "Growth of it is a regression." if moved.grew else "What shrank is a pass."
+        return self.evidence.has(paired, way, self.section, self.element), said
 
 
 def _size(one: Trial, wanted: Asked) -> list[str]:

@@ -7,7 +7,9 @@ of a device together, where a cost may show that is too rare for a cell alone.
 
 One boot of each side is enough for a pass. Where it shows something, `Judgement.open` names the
 cells, and the policy says how many boots there must be: each begins its cells a stated bit later on
-both sides, so that the kernels meet other timers, and what moved must have moved in all of them.
+both sides, so that the kernels meet other timers, and what moved must have moved in all of them. No
+further boot is needed where the changed functions have most of what grew
+(`iotoll.verdict.instructions.evidence`).
 The thresholds are data (pipelines/policies/).
 """
 
@@ -37,6 +39,7 @@ from iotoll.verdict.elements import compare_elements
 from iotoll.verdict.findings import lines_of, sentence_of
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, find
+from iotoll.verdict.instructions.evidence import Evidence, blocks, of_changed
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.pooling import pools
 from iotoll.verdict.instructions.record import distribution, how_sure, size_of
@@ -63,18 +66,27 @@ class Judgement:
 
 
 def judge(
-    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+    base: SideResult,
+    candidate: SideResult,
+    policy: Policy,
+    cells: Sequence[str],
+    by_evidence: bool = False,
 ) -> Judgement:
     """Judge all boots of both sides; ``cells`` are those that were selected.
 
+    ``by_evidence``: first boots decide a device where functions tell enough (`evidence`).
     Raises InfrastructureError when the two sides cannot be compared: another clock or board.
     """
     check_comparable(base, candidate, policy)
-    return judge_cells(base, candidate, policy, cells)
+    return judge_cells(base, candidate, policy, cells, by_evidence)
 
 
 def judge_cells(
-    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+    base: SideResult,
+    candidate: SideResult,
+    policy: Policy,
+    cells: Sequence[str],
+    by_evidence: bool = False,
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
     policy = fitting(base, candidate, policy)
@@ -88,7 +100,15 @@ def judge_cells(
         if v.outcome is Outcome.INCONCLUSIVE
         and any(_lack(t, policy) or (not t.own and _differ(t, policy)) for t in found.values())
     ]
-    return conclude(verdicts, grown, _open(verdicts, grown, incomparable, candidate, policy))
+    few = _few(verdicts, candidate, policy)
+    if by_evidence:
+        evidence = {v.cell: Evidence.of(base, candidate, v.cell, policy.perturb) for v in few}
+        told = _decided(few, incomparable, evidence)
+        verdicts = [told.get(v.cell, v) for v in verdicts]
+        few = [v for v in few if v.cell not in told]
+        devices = {_device(v) for v in told.values()}
+        grown = [pool for pool in grown if pool.device not in devices]
+    return conclude(verdicts, grown, _open(few, grown, incomparable))
 
 
 def fitting(base: SideResult, candidate: SideResult, policy: Policy) -> Policy:
@@ -362,32 +382,46 @@ def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
     ]
 
 
+def _few(
+    verdicts: Sequence[CellVerdict], candidate: SideResult, policy: Policy
+) -> list[CellVerdict]:
+    """The cells of which the candidate has fewer boots than the policy asks for."""
+    boots = policy.perturb.boots
+    return [v for v in verdicts if len(candidate.cells.get(v.cell, [])) < boots]
+
+
+def _decided(
+    few: Sequence[CellVerdict], incomparable: Sequence[str], evidence: Mapping[str, Evidence]
+) -> dict[str, CellVerdict]:
+    """The cells of devices that need no further boot: the changed functions grew by themselves.
+
+    They do so in a cell at least, and in each that moved they have most of something that moved.
+    """
+    told = {v.cell: of_changed(v, evidence[v.cell]) for v in few if _moved(v)}
+    decided = {_device(v) for v in told.values() if blocks(v)}
+    decided -= {_device(v) for v in few if v.cell in incomparable}
+    decided -= {_device(v) for v in told.values() if not _moved(v)}
+    return {v.cell: told.get(v.cell, v) for v in few if _device(v) in decided}
+
+
 def _open(
-    verdicts: Sequence[CellVerdict],
-    found: Sequence[PoolRecord],
-    incomparable: Sequence[str],
-    candidate: SideResult,
-    policy: Policy,
+    few: Sequence[CellVerdict], found: Sequence[PoolRecord], incomparable: Sequence[str]
 ) -> list[str]:
-    """The cells of each device that moved in fewer boots of the candidate than the policy asks for.
+    """The cells of each device that moved in ``few`` boots.
 
     Or whose I/Os lack pairs or have other marks, where the base's own boots have not yet shown how
     many do by themselves. All of a device's cells, so that the base's further boots are the same
     for most candidates and come from the store of earlier boots.
     """
-    few = [v for v in verdicts if len(candidate.cells.get(v.cell, [])) < policy.perturb.boots]
     devices = {pool.device for pool in found}
-    devices |= {
-        _device(v)
-        for v in few
-        if v.cell in incomparable
-        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work, *v.elements))
-    }
+    devices |= {_device(v) for v in few if v.cell in incomparable or _moved(v)}
     return [v.cell for v in few if _device(v) in devices]
 
 
-def _has_moved(part: Comparison | None) -> bool:
-    return part is not None and part.gated and part.has_moved
+def _moved(cell: CellVerdict) -> bool:
+    """Whether anything moved that is gated."""
+    parts = (*cell.sections, cell.whole, cell.work, *cell.elements)
+    return any(part is not None and part.gated and part.has_moved for part in parts)
 
 
 def _device(verdict: CellVerdict) -> str:
