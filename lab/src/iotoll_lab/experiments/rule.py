@@ -1,9 +1,10 @@
 """``iotoll experiment rule``: stored gates judged again by today's rule, without a boot.
 
-Three questions. *Again*: what does today's rule say of each gate, beside the verdict that is stored
-with it, and how many cells would need further boots after the first ones? *Null*: do two boots of
-one base differ? *Shifts*: of exact costs that are added to the counts of stored cells, in how many
-cells is each found? Nothing is written into the runs.
+Four questions. *Again*: what does today's rule say of each gate, beside the verdict that is stored
+with it, and how many cells would need further boots after the first ones? *First*: what do the
+first boots say by function evidence, beside all boots? *Null*: do two boots of one base differ?
+*Shifts*: of exact costs that are added to the counts of stored cells, in how many cells is each
+found? Nothing is written into the runs.
 """
 
 from __future__ import annotations
@@ -135,6 +136,61 @@ def boots_of(side: SideResult, numbers: Sequence[int]) -> SideResult:
     }
     boots = [side.boots[n] for n in numbers if n < len(side.boots)]
     return side.model_copy(update={"cells": cells, "boots": boots})
+
+
+@dataclass(frozen=True)
+class First:
+    """A stored gate by its first boots alone, as functions tell (`evidence`), and by all of them.
+
+    ``open`` of its ``cells`` need further boots. In the others, ``said`` of what grew in ``all``
+    boots grew; ``lost`` did in all boots alone, ``new`` in the first alone.
+    """
+
+    run: str
+    outcome: str
+    outcome_first: str
+    cells: int
+    open: int
+    all: int
+    said: int
+    lost: list[str]
+    new: list[str]
+
+
+def first(run: RunDir, policy: Policy) -> First:
+    """Judge a gate by its first boots; raises UsageError where a cell that moved has no others."""
+    base, candidate = (
+        results.read(run.side(side) / "result.json", SideResult) for side in ("base", "candidate")
+    )
+    cells = list(candidate.cells)
+    whole = judge_cells(base, candidate, policy, cells)
+    if whole.open:
+        raise UsageError("it has not all boots that it needs without evidence: gate with --boots 3")
+    firsts = boots_of(base, [0]), boots_of(candidate, [0])
+    alone = judge_cells(firsts[0], firsts[1], policy, cells, by_evidence=True)
+    grown, told = ({p for p in _grown(found) if p[0] not in alone.open} for found in (whole, alone))
+    return First(
+        run=run.root.name,
+        outcome=whole.outcome.value,
+        outcome_first=LACKS if alone.open else alone.outcome.value,
+        cells=len(cells),
+        open=len(alone.open),
+        all=len(grown),
+        said=len(grown & told),
+        lost=sorted(map(" ".join, grown - told)),
+        new=sorted(map(" ".join, told - grown)),
+    )
+
+
+def _grown(judged: Judgement) -> Iterator[Part]:
+    """What grew that is gated, elements as well; work outside I/Os always needs all boots."""
+    for cell in judged.cells:
+        for name, part in _parts(cell):
+            if part.gated and part.moved == "grew":
+                yield cell.cell, name
+        for one in cell.elements:
+            if one.gated and one.moved == "grew":
+                yield cell.cell, f"{one.element}:{one.section.value if one.section else 'whole'}"
 
 
 @dataclass(frozen=True)
@@ -293,14 +349,18 @@ def _shifted(
     return record.model_copy(update={"in_order": changed})
 
 
+Row = Again | First | Null | Power
+
+
 @click.command("rule")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--what",
-    type=click.Choice(["again", "null", "shifts"]),
+    type=click.Choice(["again", "first", "null", "shifts"]),
     default="again",
     show_default=True,
-    help="Judge the gates again, their base against itself, or with costs added to their counts.",
+    help="Judge the gates again, by their first boots alone, their base against itself, or with"
+    " costs added to their counts.",
 )
 @click.option("--policy", default="instructions", show_default=True)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
@@ -310,7 +370,7 @@ def rule_command(
 ) -> None:
     """Judge stored gates (RUNS) by today's rule: what changes, what is noise, what is found."""
     chosen = load_policy(policy)
-    rows: list[Again | Null | Power] = []
+    rows: list[Row] = []
     for root in runs:
         try:
             rows += _rows(RunDir.open(root), chosen, what, seed)
@@ -322,16 +382,18 @@ def rule_command(
     click.echo(f"written: {target}")
 
 
-def _rows(run: RunDir, policy: Policy, what: str, seed: int) -> Iterator[Again | Null | Power]:
+def _rows(run: RunDir, policy: Policy, what: str, seed: int) -> Iterator[Row]:
     if what == "again":
         yield again(run, policy)
+    elif what == "first":
+        yield first(run, policy)
     elif what == "null":
         yield null(run, policy)
     else:
         yield from power(run, policy, seed)
 
 
-def _print(rows: Sequence[Again | Null | Power], console: Console) -> None:
+def _print(rows: Sequence[Row], console: Console) -> None:
     gates = [row for row in rows if isinstance(row, Again)]
     nulls = [row for row in rows if isinstance(row, Null)]
     for row in gates:
@@ -351,6 +413,21 @@ def _print(rows: Sequence[Again | Null | Power], console: Console) -> None:
             f" moved {sum(g.before for g in gates)}, now {sum(g.now for g in gates)};"
             f" open after the first boots: {sum(g.first > 0 for g in gates)} gates,"
             f" with the base's boots known: {sum(g.first_known > 0 for g in gates)}"
+        )
+    firsts = [row for row in rows if isinstance(row, First)]
+    for found in firsts:
+        console.print(
+            f"{found.run}: {found.outcome}, by the first boots {found.outcome_first}; open"
+            f" {found.open} of {found.cells} cells; grew {found.said} of {found.all};"
+            f" lost {found.lost}; new {found.new}"
+        )
+    if firsts:
+        decided = [r for r in firsts if r.outcome == "regression" and not r.open]
+        console.print(
+            f"{sum(r.outcome == 'regression' for r in firsts)} regressions, {len(decided)} of"
+            f" them by the first boots; grew {sum(r.said for r in firsts)} of"
+            f" {sum(r.all for r in firsts)}; lost {sum(len(r.lost) for r in firsts)}; new"
+            f" {sum(len(r.new) for r in firsts)}"
         )
     for one in nulls:
         console.print(f"{one.run}: {len(one.moved)} of {one.comparisons} moved: {one.moved}")

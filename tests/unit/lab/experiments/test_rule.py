@@ -8,12 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from iotoll_lab.experiments.rule import SHIFTS, Again, again, null, power, rule_command, with_shift
+from iotoll_lab.experiments.rule import (
+    LACKS,
+    SHIFTS,
+    Again,
+    again,
+    first,
+    null,
+    power,
+    rule_command,
+    with_shift,
+)
 
 from iotoll.records import results
-from iotoll.records.models import Outcome, VerdictRecord
+from iotoll.records.models import CellRecord, Outcome, SideResult, VerdictRecord, WorkRecord
 from iotoll.records.models.run import Side
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict.instructions.rule import judge_cells
 from iotoll.verdict.policy import load_policy
 from tests.unit.runs import EXAMPLES, make_run, side_result
@@ -64,6 +74,29 @@ def test_a_gate_is_judged_again_beside_its_verdict(run: RunDir) -> None:
     found = again(run, POLICY)
     assert (found.outcome_before, found.outcome) == ("regression", "pass")
     assert found.changed == [f"{UFS} submission: grew, now same"]
+
+
+def test_first_boots_say_what_all_boots_say_or_leave_it_open(run: RunDir) -> None:
+    sides = {s: results.read(run.side(s) / "result.json", SideResult) for s in SIDES}
+    shift = next(one for one in SHIFTS if one.name == "+305 in each I/O")
+    shifted = with_shift(sides["candidate"], S, shift, np.random.default_rng(1), [UFS])
+    results.write(run.side("candidate") / "result.json", shifted)
+    row = first(run, POLICY)
+    assert (row.outcome, row.outcome_first, row.open) == ("regression", LACKS, 1), "no functions"
+
+    def worked(record: CellRecord, more: int) -> CellRecord:
+        work = WorkRecord(
+            ios=1, kernel=1, recorder=0, user=0, idle=0, functions={"send": 1000 + more}
+        )
+        return record.model_copy(update={"work": work})
+
+    for one, more in ((sides["base"], 0), (shifted, 305)):
+        cells = {UFS: [worked(record, more) for record in one.cells[UFS]]}
+        update = {"cells": cells, "changed": ["send"]}
+        results.write(run.side(one.side) / "result.json", one.model_copy(update=update))
+    row = first(run, POLICY)
+    assert (row.outcome_first, row.open, row.lost, row.new) == ("regression", 0, [], [])
+    assert row.said == row.all == 2, "the section and the whole I/O"
 
 
 def test_boots_of_one_base_do_not_differ(run: RunDir) -> None:
