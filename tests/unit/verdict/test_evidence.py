@@ -109,6 +109,14 @@ def test_another_device_is_decided_by_itself(policy: Policy) -> None:
     assert judged(policy, base, other, {UFS: 1330}).open == [NVME]
 
 
+def test_a_cell_without_values_decides_nothing(policy: Policy) -> None:
+    base, other = {UFS: counts(1), EIGHT: counts(2)}, {UFS: counts(1, {S: 330})}
+    before, after = side("base", base, {}), side("candidate", other, {UFS: 1330})
+    found = rule.judge(before, after, policy, list(base), by_evidence=True)
+    assert [v.outcome for v in found.cells] == [Outcome.REGRESSION, Outcome.INFRASTRUCTURE]
+    assert found.open == []
+
+
 def test_a_whole_io_stands_with_its_section(policy: Policy) -> None:
     def with_whole(one: SideResult, more: int) -> SideResult:
         (record,) = one.cells[UFS]

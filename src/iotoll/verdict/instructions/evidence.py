@@ -43,7 +43,7 @@ class Evidence:
     rule: PerturbRule
 
     @classmethod
-    def of(cls, base: SideResult, candidate: SideResult, cell: str, rule: PerturbRule) -> Evidence:
+    def of(cls, base: SideResult, candidate: SideResult, rule: PerturbRule, cell: str) -> Evidence:
         """That of a cell which both sides have."""
         changed = frozenset(candidate.changed or ())
         return cls(base.cells[cell][0], candidate.cells[cell][0], changed, rule)

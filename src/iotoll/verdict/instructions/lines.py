@@ -74,7 +74,7 @@ def ten_lines(
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
     rule = policy.element(element) if element else policy.rule(cell, section)
     count = per_io(rule, sides[0])
-    evidence = _Told(Evidence.of(base, candidate, cell, policy.perturb), section, element)
+    evidence = _Told(Evidence.of(base, candidate, policy.perturb, cell), section, element)
     found = _lines(paired, sides, count, policy, f"{cell}: {name}", evidence)
     of_some = {} if element else affected(cell, *sides, {section: count}, policy)
     for one in of_some.values():

@@ -15,7 +15,7 @@ The thresholds are data (pipelines/policies/).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -102,8 +102,7 @@ def judge_cells(
     ]
     few = _few(verdicts, candidate, policy)
     if by_evidence:
-        evidence = {v.cell: Evidence.of(base, candidate, v.cell, policy.perturb) for v in few}
-        told = _decided(few, incomparable, evidence)
+        told = _decided(few, incomparable, partial(Evidence.of, base, candidate, policy.perturb))
         verdicts = [told.get(v.cell, v) for v in verdicts]
         few = [v for v in few if v.cell not in told]
         devices = {_device(v) for v in told.values()}
@@ -391,13 +390,15 @@ def _few(
 
 
 def _decided(
-    few: Sequence[CellVerdict], incomparable: Sequence[str], evidence: Mapping[str, Evidence]
+    few: Sequence[CellVerdict],
+    incomparable: Sequence[str],
+    evidence: Callable[[str], Evidence],
 ) -> dict[str, CellVerdict]:
     """The cells of devices that need no further boot: the changed functions grew by themselves.
 
     They do so in a cell at least, and in each that moved they have most of something that moved.
     """
-    told = {v.cell: of_changed(v, evidence[v.cell]) for v in few if _moved(v)}
+    told = {v.cell: of_changed(v, evidence(v.cell)) for v in few if _moved(v)}
     decided = {_device(v) for v in told.values() if blocks(v)}
     decided -= {_device(v) for v in few if v.cell in incomparable}
     decided -= {_device(v) for v in told.values() if not _moved(v)}
