@@ -20,9 +20,12 @@ readonly VERSION=10.0.2
 readonly SOURCE=qemu_$VERSION+ds.orig.tar.xz
 readonly SHA256=0901da33844a331bf8b3602b9c1fbd178e60b737c8e3ade678255bd090c9b9f1
 readonly TARGETS=(aarch64 x86_64)
-# Code for instructions that no board's CPU has (SVE, SME, MVE) is compiled without optimisation: that
-# is an eighth of the compilers' time.
-readonly UNUSED='sve_helper|sme_helper|mve_helper|translate-sve'
+# What is compiled without optimisation, as no boot waits for it: QEMU's own interface, devices and
+# formats that boards do not have, and instructions that they do not execute (SVE, SME, M profile, and
+# those of 32 bits).
+readonly COLD='audio|authz|backends|blockdev|crypto|dump|gdbstub|migration|monitor|nbd|net|qapi|qobject'\
+'|stats|trace|ui|block_(mirror|nbd|nvme|qcow2)|hw_(acpi|display|smbios)'\
+'|target_arm_tcg_(iwmmxt|m|mve|neon|sme|sve)_helper|target_arm_tcg_translate(-(m-nocp|mve|neon|sme|sve|vfp))?\.'
 
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${IOTOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/iotoll}/qemu
@@ -142,21 +145,23 @@ configure() {
         --with-devices-aarch64=iotoll --with-devices-x86_64=iotoll \
         --enable-system --enable-tcg --enable-plugins --enable-fdt=system \
         --disable-tools --disable-guest-agent --disable-docs --disable-debug-info \
+        --enable-trace-backends=nop \
         --disable-install-blobs --firmwarepath=/usr/share/qemu:/usr/share/seabios \
         --with-pkgversion="iotoll $digest"
-    sed -i -E "/^build .*_tcg_($UNUSED)\.c\.o:/,/^\$/ s/ -O2 / -O0 /" build.ninja
-    precompile
+    sed -i -E "/^build [^:]*\.p\/(meson-generated_\.\._)?($COLD)[^:]*\.o:/,/^\$/ s/ -O2 / -O0 /" build.ninja
+    precompile libqemuutil.a.p/util_cutils.c.o libqemuutil.a.p/qobject_qbool.c.o
 }
 
-# Every file begins with this header, and some thousand take longer to read it than for the rest. Files
-# for which the compiler finds that other macros hold read it as it is.
+# precompile OBJECT...: Every file begins with this header, and some thousand take longer to read it than
+# for the rest. It is compiled with the flags of each OBJECT; files that have others read it as it is.
 precompile() {
-    local header=include/qemu/osdep.h flags
+    local header=include/qemu/osdep.h object flags
     ninja config-poison.h # it is generated, and the header includes it
-    flags=$(ninja -t commands libqemuutil.a.p/util_cutils.c.o | tail -n 1 |
-        sed -E 's/ -M[QF] \S+| -MD\b| -o \S+ -c \S+$//g')
     mkdir "../source.d/$header.gch"
-    $flags -x c-header "../source.d/$header" -o "../source.d/$header.gch/common"
+    for object; do
+        flags=$(ninja -t commands "$object" | tail -n 1 | sed -E 's/ -M[QF] \S+| -MD\b| -o \S+ -c \S+$//g')
+        $flags -x c-header "../source.d/$header" -o "../source.d/$header.gch/${object##*/}"
+    done
 }
 
 compile() { ninja -C "$work/build" "${wanted[@]/#/qemu-system-}"; }
