@@ -4,15 +4,16 @@
 #
 #   tools/setup.sh run|lab|test|bench|long [COMMAND...]
 #
-# COMMAND is what needs all but QEMU: it runs while QEMU is compiled, and not at all if that is there.
+# COMMAND is what needs all but QEMU: it runs while QEMU is compiled, and not at all if that is there. The
+# image of the default board is made beside it, which mostly waits for the network.
 #
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
 # 3. Python: .venv by uv.lock, with the Rust part built in release mode
-# 4. beside 2 and 3, the patched QEMU of the exact boards (tools/qemu), for `run` that of virt-arm64
-#    alone; without it there are the boards virt-*-stock
+# 4. beside all of these but its own packages, the patched QEMU of the exact boards (tools/qemu), for
+#    `run` that of virt-arm64 alone; without it there are the boards virt-*-stock
 # 5. for tests: tools that need Node, by tools/node/package-lock.json
-# What it makes lies in .venv, .cache and target; kernels and board images are made by iotoll.
+# What it makes lies in .venv, .cache and target; kernels and board images are made by iotoll, in its cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -87,19 +88,9 @@ add_backports() {
     apt_update
 }
 
+# packages KIND|...: those of packages.txt that are of these kinds, as far as they are missing.
 packages() {
-    local wanted have missing=() qemu=() name version
-    case $goal in
-        run) wanted=run ;;
-        lab) wanted='run|lab' ;;
-        test) wanted='run|lab|test' ;;
-        bench) wanted='run|lab|test|bench' ;;
-        long) wanted='run|lab|test|long' ;;
-    esac
-    if [ "$goal" = long ] && [ "$codename" != bookworm ]; then
-        say "Debian 12 alone has what packages.txt lists as 'long': tests that need it are skipped"
-        wanted='run|lab|test'
-    fi
+    local wanted=$1 names have missing=() qemu=() name version
     mapfile -t names < <(sed -nE "s/^($wanted) +([^ ]+) .*/\2/p" tools/packages.txt)
     have=$(installed "${names[@]}")
     for name in "${names[@]}"; do
@@ -113,7 +104,7 @@ packages() {
     [ ${#missing[@]} = 0 ] && [ ${#qemu[@]} = 0 ] && return
     say "missing Debian packages:"
     for name in "${missing[@]}" "${qemu[@]}"; do
-        sed -nE "s/^(run|lab|test|bench|long) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
+        sed -nE "s/^($wanted) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
     done
     supported
     apt_update
@@ -221,6 +212,16 @@ await_qemu() {
     trap - EXIT INT TERM
 }
 
+# ---------------------------------------------------------------- board image
+
+board_image() {
+    .venv/bin/python -c '
+from iotoll.boards.ramdisk import get_image
+from iotoll.core.progress import Progress
+
+get_image("arm64", Progress(quiet=True))'
+}
+
 # ---------------------------------------------------------------- Node
 
 # Every tool that needs Node, by one lock file and without the scripts that packages want to run.
@@ -241,10 +242,12 @@ node() {
 }
 
 main() {
-    goal=${1:-} qemu_of=()
+    goal=${1:-} qemu_of=() targets=(aarch64 x86_64)
     case $goal in
-        run) targets=(aarch64) ;;
-        lab | test | bench | long) targets=(aarch64 x86_64) ;;
+        run) kinds=run targets=(aarch64) ;;
+        lab) kinds='run|lab' ;;
+        test) kinds='run|lab|test' ;;
+        bench | long) kinds="run|lab|test|$goal" ;;
         *) die "usage: tools/setup.sh run|lab|test|bench|long [COMMAND...]" ;;
     esac
     shift
@@ -254,12 +257,22 @@ main() {
     flock --nonblock 9 || { say "another set-up is at work here: waiting for it"; flock 9; }
     PATH=$PWD/.cache/bin:$PATH
     command -v dpkg-query >/dev/null || supported
-    packages
+    packages build
     begin_qemu "${targets[@]}"
+    if [ "$goal" = long ] && [ "$codename" != bookworm ]; then
+        say "Debian 12 alone has what packages.txt lists as 'long': tests that need it are skipped"
+        kinds='run|lab|test'
+    fi
+    packages "$kinds"
     rust
     python
-    # Whatever it ends with: who asked for it does it again, and says how it ended.
-    [ $# = 0 ] || [ -z "${qemu_pid:-}" ] || "$@" 9>&- || true
+    # Whatever these end with: who asked for them does them again, and says how they ended.
+    if [ $# -gt 0 ] && [ -n "${qemu_pid:-}" ]; then
+        board_image >.cache/image.log 2>&1 9>&- &
+        image_pid=$!
+        "$@" 9>&- || true
+        wait "$image_pid" || true
+    fi
     ! developing || node
     await_qemu
 }
