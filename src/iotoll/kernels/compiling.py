@@ -26,7 +26,7 @@ from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
 from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.places import held_place
 from iotoll.kernels.precompile import Precompiler
-from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig
+from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig, text_key
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
 from iotoll.records import results
@@ -343,6 +343,7 @@ class _Workshop:
                 "CCACHE_BASEDIR": str(self.tree.work),
                 "CCACHE_MAXSIZE": "5G",
                 **direct_key(self.job),
+                **text_key(self.tree.ccache),
                 **self.more,
                 # A hit that is noted in the cache would be a file of the overlay, to be removed.
                 **(READ_ONLY if is_below else {}),

@@ -220,13 +220,38 @@ def test_g1_1_direct_mode_finds_only_what_the_same_job_compiled(tmp_path: Path, 
     assert "preprocessed_cache_hit" in found[2], "what it compiled is found by its text"
 
 
-def _result(folder: Path, variables: dict[str, str]) -> str:
+def _result(folder: Path, variables: dict[str, str], *options: str) -> str:
     log = folder / "log"
     log.unlink(missing_ok=True)
     env = {**os.environ, **variables, "CCACHE_DIR": str(folder / "cc"), "CCACHE_LOGFILE": str(log)}
-    command = ["ccache", "gcc", "-c", "-o", "x.o", "x.c"]
+    command = ["ccache", "gcc", *options, "-c", "-o", "x.o", "x.c"]
     subprocess.run(command, cwd=folder, env=env, check=True)
     return log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "options", "found"),
+    [
+        ("int x = WIDE(N);\n", "", ["-DN=1"], True),
+        ("int x = WIDE(N);\n", "", ["-DN=2"], False),
+        ("int x = WIDE(N);\n", "#define WIDE(n) (n + 1)\n", ["-DN=1"], False),
+        ("int x = WIDE(N) + 1;\n", "", ["-DN=1"], False),
+        ("int x = WIDE(N);\n", "", ["-DN=1", "-O1"], False),
+    ],
+)
+def test_a_key_of_text_has_all_that_macros_become(
+    tmp_path: Path, text: str, header: str, options: list[str], found: bool
+) -> None:
+    first = "#pragma once\n#define WIDE(n) (n)\n"
+    key = reuse.text_key(tmp_path / "cc")
+    (tmp_path / "x.c").write_text('#include "x.h"\nint x = WIDE(N);\n')
+    (tmp_path / "x.h").write_text(first)
+    assert "cache_miss" in _result(tmp_path, {**key, "CPATH": "/nonexistent/1"}, "-DN=1")
+    (tmp_path / "x.c").write_text(f'#include "x.h"\n{text}')
+    (tmp_path / "x.h").write_text(header or first)
+    log = _result(tmp_path, {**key, "CPATH": "/nonexistent/2"}, *options)
+    assert ("preprocessed_cache_hit" in log) == found
+    assert "-fdirectives-only" not in log and "text-for-key" in log
 
 
 @pytest.mark.parametrize(
