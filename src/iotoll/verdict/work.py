@@ -48,7 +48,7 @@ def compare_work(
     if not ours or len(ours) < len(theirs) or not theirs:
         return None
     pairs = list(zip(ours, theirs, strict=False))
-    inside = _inside(*parts, requests_per_io(candidate))
+    inside = _inside(*parts, _requests(candidate))
     every = [after.per_io - before.per_io for before, after in pairs]
     some = [_sum(after, changed) - _sum(before, changed) for before, after in pairs]
     outside = [_less(difference, inside) for difference in every]
@@ -92,7 +92,7 @@ def _sum(work: WorkRecord, functions: frozenset[str]) -> float:
     return sum(n for name, n in work.functions.items() if name in functions) / work.ios
 
 
-def requests_per_io(boots: Sequence[CellRecord]) -> float:
+def _requests(boots: Sequence[CellRecord]) -> float:
     """Requests of a cell's disk for each of its I/Os, whoever waits for them; at least one."""
     return max(_mean(boot.requests["seen"] / max(boot.ios["seen"], 1) for boot in boots), 1.0)
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from iotoll.gate.conclude import accepts_growth
 from iotoll.records import results
-from iotoll.records.models import Outcome, SideResult, SourceRecord, WorkRecord
+from iotoll.records.models import Outcome, Section, SideResult, SourceRecord, WorkRecord
 from iotoll.records.models.analysis import ElementRecord
 from iotoll.records.models.run import Side
 from iotoll.verdict.instructions import rule
 from iotoll.verdict.instructions.lines import ten_lines
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import EXAMPLES, make_run, side_result
-from tests.unit.verdict.gates import EIGHT, NVME, UFS, C, Counts, R, S, V, changed, counts
+from tests.unit.verdict.gates import EIGHT, NVME, UFS, C, R, S, V, changed, counts
 
 IOS = 256
+Some = Mapping[Section, Sequence[int | None]]
 SEND, TICK = "ufshcd_queuecommand", "scheduler_tick"
 
 
@@ -27,7 +28,7 @@ def policy() -> Policy:
     return load_policy("instructions")
 
 
-def side(name: Side, cells: Mapping[str, Counts], send: Mapping[str, float]) -> SideResult:
+def side(name: Side, cells: Mapping[str, Some], send: Mapping[str, float]) -> SideResult:
     """One boot, in which SEND executes so much for an I/O of a cell; the candidate changed it."""
     one = side_result(name, cells)
     records = {}
@@ -35,14 +36,16 @@ def side(name: Side, cells: Mapping[str, Counts], send: Mapping[str, float]) -> 
         functions = {SEND: round(send.get(cell, 1000) * IOS), TICK: 500 * IOS}
         total = sum(functions.values())
         work = WorkRecord(ios=IOS, kernel=total, recorder=0, user=0, idle=0, functions=functions)
-        records[cell] = [record.model_copy(update={"work": work})]
+        seen = sum(value is not None for value in cells[cell][S])
+        requests = {**record.requests, "seen": seen}
+        records[cell] = [record.model_copy(update={"work": work, "requests": requests})]
     return one.model_copy(update={"cells": records, "changed": [SEND]})
 
 
 def judged(
     policy: Policy,
-    base: Mapping[str, Counts],
-    other: Mapping[str, Counts],
+    base: Mapping[str, Some],
+    other: Mapping[str, Some],
     send: Mapping[str, float],
 ) -> rule.Judgement:
     before, after = side("base", base, {}), side("candidate", other, send)
@@ -62,6 +65,15 @@ def test_growth_that_changed_functions_have_most_of_needs_one_boot(
     (part,) = [one for one in found.cells[0].sections if one.section is S]
     assert (part.moved, part.delta) == ("grew", 330)
     assert ("one boot is enough" in part.confidence) is is_decided
+
+
+def test_ios_without_a_request_do_not_count(policy: Policy) -> None:
+    base = counts(1)
+    half: Some = {**base, S: [value if i % 2 else None for i, value in enumerate(base[S])]}
+    grown: Some = {**half, S: [value and value + 330 for value in half[S]]}
+    before, after = ({UFS: one} for one in (half, grown))
+    assert judged(policy, before, after, {UFS: 1000 + 165}).open == []
+    assert judged(policy, before, after, {UFS: 1000 + 80}).open == [UFS]
 
 
 def test_without_being_asked_for_it_decides_nothing(policy: Policy) -> None:
@@ -166,9 +178,8 @@ def test_the_last_line_tells_its_numbers(policy: Policy, theirs: float, said: st
     after = side("candidate", {UFS: counts(1, {S: 330})}, {UFS: 1000 + theirs})
     last = ten_lines(before, after, policy, UFS, S).lines[-1]
     assert said in last
-    assert (
-        f"net 100% of the I/Os, at least 90%, and changed functions have {theirs:+.1f} of" in last
-    )
+    have = f"changed functions have {theirs * IOS:+,.0f} of +84,480 in the cell of a boot"
+    assert f"net 100% of the I/Os, at least 90%, and {have}, at least 50%" in last
 
 
 def test_trailers_ask_for_all_boots(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.base import REQUEST_SECTIONS
 from iotoll.verdict.policy import PerturbRule
-from iotoll.verdict.work import requests_per_io
 
 HAVE_IT = "The functions that the patch changed have most of it: one boot is enough."
 """What a verdict rests on that needs no further boot."""
@@ -48,20 +47,14 @@ class Evidence:
         changed = frozenset(candidate.changed or ())
         return cls(base.cells[cell][0], candidate.cells[cell][0], changed, rule)
 
-    def growth(self, element: str) -> float:
-        """What these functions have more of an element for an I/O of the cell; "": instructions."""
-        before, after = (self._per_io(side, element) for side in (self.base, self.candidate))
-        return after - before
+    def growth(self, element: str) -> int:
+        """What these functions have more of an element in the whole cell; "": instructions."""
+        return self._total(self.candidate, element) - self._total(self.base, element)
 
-    def _per_io(self, record: CellRecord, element: str) -> float:
-        if not element:
-            work = record.work
-            functions, ios = (work.functions, work.ios) if work else ({}, 0)
-        else:
-            found = (record.vector or {}).get(element)
-            functions = found.functions if found else {}
-            ios = len(record.in_order.thread) if record.in_order else 0
-        return sum(n for name, n in functions.items() if name in self.changed) / ios if ios else 0.0
+    def _total(self, record: CellRecord, element: str) -> int:
+        found = (record.vector or {}).get(element) if element else record.work
+        functions = found.functions if found else {}
+        return sum(count for name, count in functions.items() if name in self.changed)
 
     def has(
         self, paired: PairedIosRecord, way: int, section: Section | None, element: str = ""
@@ -71,14 +64,17 @@ class Evidence:
         Of a section; None is the whole I/O.
         """
         share = way * (paired.above - paired.below) / paired.pairs
-        moved = way * self.moved(paired, section)
-        theirs = way * self.growth(element)
+        moved, theirs = way * self.moved(paired, section), way * self.growth(element)
         return share >= self.rule.ios and 0 < self.rule.changed * moved <= theirs
 
     def moved(self, paired: PairedIosRecord, section: Section | None) -> float:
-        """By how much a section's part of an I/O of the cell moved, all its requests together."""
-        requests = requests_per_io([self.candidate]) if section in REQUEST_SECTIONS else 1.0
-        return paired.mean * requests
+        """By how much a section moved in a boot's whole cell, all requests of the I/Os together.
+
+        Not all I/Os have it: a read that is served from memory has no request.
+        """
+        ios = paired.pairs / max(len(paired.trial.boots) if paired.trial else 1, 1)
+        requests = self.candidate.requests["seen"] if section in REQUEST_SECTIONS else 0
+        return paired.mean * max(ios, requests)
 
     def is_of(self, part: Comparison, section: Section | None, element: str = "") -> bool:
         """As `has`, of a comparison; false where nothing moved, or the policy does not gate it."""

@@ -237,10 +237,10 @@ class _Told:
         """Whether it is enough, and its numbers."""
         rule, theirs = self.evidence.rule, self.evidence.growth(self.element)
         net = way * (paired.above - paired.below) / paired.pairs
+        moved = self.evidence.moved(paired, self.section)
         said = (
             f"net {net:.0%} of the I/Os, at least {rule.ios:.0%}, and changed functions have"
-            f" {theirs:+,.1f} of {self.evidence.moved(paired, self.section):+,.1f} an I/O, at least"
-            f" {rule.changed:.0%}"
+            f" {theirs:+,} of {moved:+,.0f} in the cell of a boot, at least {rule.changed:.0%}"
         )
         return self.evidence.has(paired, way, self.section, self.element), said
 

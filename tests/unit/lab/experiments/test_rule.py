@@ -86,9 +86,15 @@ def test_first_boots_say_what_all_boots_say_or_leave_it_open(run: RunDir) -> Non
 
     def worked(record: CellRecord, more: int) -> CellRecord:
         work = WorkRecord(
-            ios=1, kernel=1, recorder=0, user=0, idle=0, functions={"send": 1000 + more}
+            ios=1,
+            kernel=1,
+            recorder=0,
+            user=0,
+            idle=0,
+            functions={"send": 1000 + more * len(counts(1)[S])},
         )
-        return record.model_copy(update={"work": work})
+        requests = {**record.requests, "seen": len(counts(1)[S])}
+        return record.model_copy(update={"work": work, "requests": requests})
 
     for one, more in ((sides["base"], 0), (shifted, 305)):
         cells = {UFS: [worked(record, more) for record in one.cells[UFS]]}
