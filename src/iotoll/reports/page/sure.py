@@ -27,7 +27,10 @@ def how_sure(evidence: Evidence, found: Sequence[Finding]) -> str:
     parts |= {"whole": cell.whole, "work": cell.work}
     comparison = parts.get(first.part)
     said = in_words(comparison) if comparison else ""
-    boots = min((len(s.cells.get(cell.cell, [])) for s in evidence.sides.values()), default=0)
+    trial = comparison.paired.trial if comparison and comparison.paired else None
+    boots = min((len(side.boots) for side in evidence.sides.values()), default=0)
+    # Of a device that the first boots decide, others may have more.
+    boots = min(boots, len(trial.boots)) if trial else boots
     if said and boots > 1:
         said += f" Seen in each of {boots} boots."
     return f"{said} ({cell.cell})" if said else ""

@@ -350,7 +350,10 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
     sections = shown_sections(evidence.clock)
     if any(r.comparison for v in views for r in v.rows):
         _heading(f"Base against candidate: {unit}", console)
-        told = "▲▼ left the threshold; ◆ accepted; △ in one of two pairs of boots; (n) not gated."
+        told = (
+            "▲▼ left the threshold; ◆ accepted; △ in one of two pairs of boots; ? not known;"
+            " (n) not gated."
+        )
         _say(f"{note} Candidate minus base; {told}", console, "dim")
         for title, group in by_group(views).items():
             _print_changes(title, group, sections, console)
