@@ -24,22 +24,25 @@ from iotoll_lab.contention.recorder import CLOCK, CLOSE, OPEN, Accesses
 COUNTS = ("transfers", "false", "invalidations", "hand_overs")
 """What is counted; ``false`` are those of the transfers that no value needed."""
 
+_FEWEST = 0.05
+"""Per I/O: of a function that has less of a count in a cell, what is the I/Os' is not asked."""
+
 
 @dataclass(frozen=True)
 class CellSharing:
     """One cell of one boot, per I/O.
 
-    ``totals`` are of all that any CPU did from the first I/O to the last, by `COUNTS`, and so are
-    ``functions`` by function, and ``data`` by ``function: data``. ``sections`` are transfers in the
-    I/Os' own time, the median I/O's; ``instructions`` the mean ones of all sections together.
-    ``false_lines`` is how many lines had a false transfer in every tenth I/O or more.
+    ``totals`` are of all that any CPU did from the first I/O to the last, by `COUNTS`, and ``data``
+    the same by ``function: data``. ``own`` is what was in the I/Os' own time, by count, and
+    ``functions`` the same by function, of those that have `_FEWEST` of it in all. ``instructions``
+    are own ones. ``false_lines`` is how many lines had a false transfer in every tenth I/O or more.
     """
 
     cell: str
     ios: int
     instructions: float
     totals: dict[str, float]
-    sections: dict[str, float]
+    own: dict[str, float]
     false_lines: int
     functions: dict[str, dict[str, float]] = field(default_factory=dict)
     data: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -56,6 +59,24 @@ def sharing(
     for file, span, device, table in cells_of(folder, cells):
         if len(table):
             yield boot.cell(file, span, device, table)
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """What of some events the analyser finds in the own time of a cell's I/Os."""
+
+    windows: Windows
+    file: BootTraceFile
+    span: Window
+    device: str
+    ios: int
+
+    def per_io(self, marks: Ints) -> float:
+        """The mean I/O's, of events before these marks of the clock."""
+        until = self.windows.mark_sums(marks, np.ones(len(marks), np.int64))
+        sums = (Readings.of(self.windows), until)
+        columns = cut_cell(self.file, self.span, self.device, sums, self.ios)
+        return float(sum(columns[column].sum() for column in COLUMNS)) / self.ios
 
 
 class _Boot:
@@ -87,23 +108,19 @@ class _Boot:
         reach = windows.reach(int(table["start"].min()), int(table.end.max()))
         found = self._of(reach)
         kept = {name: self._within(numbers, reach) for name, numbers in _by_count(found).items()}
-        readings = Readings.of(windows)
-        marks = self._mark(kept["transfers"])
-        until = windows.mark_sums(marks, np.ones(len(marks), np.int64))
+        own = _Own(windows, file, span, device, size)
         with file.reading():
-            columns = cut_cell(file, span, device, (readings, until), size)
+            every = {name: own.per_io(self._mark(numbers)) for name, numbers in kept.items()}
+            functions = {name: self._own(own, numbers, size) for name, numbers in kept.items()}
         return CellSharing(
             cell=span.name,
             ios=size,
             instructions=float(sum(table.own(s).mean() for s in SECTIONS)),
             totals={name: len(numbers) / size for name, numbers in kept.items()},
-            sections={
-                section.value: float(np.median(columns[column].compressed()))
-                for section, column in zip(SECTIONS, COLUMNS, strict=True)
-            },
+            own=every,
             false_lines=self._false_lines(kept["false"], size),
-            functions=_per_io({n: self._by_function(k) for n, k in kept.items()}, size),
-            data=_per_io({n: self._by_data(k) for n, k in kept.items()}, size),
+            functions=_by_name(functions),
+            data=_by_name({n: self._by_data(k, size) for n, k in kept.items()}),
         )
 
     def _of(self, reach: Sequence[tuple[int, int]]) -> Shared:
@@ -136,14 +153,22 @@ class _Boot:
         kept: Ints = numbers[(marks >= low) & (marks < high)]
         return kept
 
-    def _by_function(self, numbers: Ints) -> Counter[str]:
+    def _own(self, own: _Own, numbers: Ints, ios: int) -> dict[str, float]:
+        """What the I/Os have of a count, per I/O, by the function that accessed."""
         sites = self.accesses.records["site"][numbers]
-        return Counter(self._functions[site] for site in sites.tolist())
+        names = [self._functions[site] for site in sites.tolist()]
+        marks, found = self._mark(numbers), {}
+        for name, often in sorted(Counter(names).items()):
+            if often >= _FEWEST * ios:
+                here = np.array([one == name for one in names])
+                found[name] = own.per_io(marks[here])
+        return found
 
-    def _by_data(self, numbers: Ints) -> Counter[str]:
+    def _by_data(self, numbers: Ints, ios: int) -> dict[str, float]:
         rows = self.accesses.records[numbers]
         pairs = zip(rows["site"].tolist(), rows["address"].tolist(), strict=True)
-        return Counter(f"{self._functions[s]}: {self.names.name(a)}" for s, a in pairs)
+        names = (f"{self._functions[s]}: {self.names.name(a)}" for s, a in pairs)
+        return {name: often / ios for name, often in sorted(Counter(names).items())}
 
     def _false_lines(self, numbers: Ints, ios: int) -> int:
         lines = self.accesses.records["physical"][numbers] >> np.uint64(LINE_BITS)
@@ -156,10 +181,10 @@ def _by_count(found: Shared) -> dict[str, Ints]:
     return dict(zip(COUNTS, (*every, found.hand_overs), strict=True))
 
 
-def _per_io(counts: Mapping[str, Counter[str]], ios: int) -> dict[str, dict[str, float]]:
+def _by_name(counts: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """By name what of each count it has, without those that have none."""
-    names = sorted({name for count in counts.values() for name in count})
+    names = sorted({name for count in counts.values() for name in count if count[name]})
     return {
-        name: {what: count[name] / ios for what, count in counts.items() if count[name]}
+        name: {what: count[name] for what, count in counts.items() if count.get(name)}
         for name in names
     }

@@ -75,9 +75,9 @@ class ContentionFile(Model):
 
 @dataclass(frozen=True)
 class Grown:
-    """A count of a function that is larger in the second kernel, by so much per I/O.
+    """A count of a function that is larger in the second kernel, by so much in an I/O's own time.
 
-    ``data`` is what it took most of the difference from.
+    ``data`` is what it accessed most of the difference at.
     """
 
     count: str
@@ -90,9 +90,10 @@ class Grown:
 class Row:
     """Two kernels in one cell; ``grown`` are beyond the threshold, ``largest`` of each count.
 
-    ``totals`` are per I/O by count, of both kernels; ``same_code`` says that every function has the
-    same instructions. ``found``: of a planted pair, its count grew most in its function, and no
-    other function's did; of others, nothing grew.
+    ``totals`` and ``own`` are per I/O by count, of both kernels: of all that ran, and in the I/Os'
+    own time. ``same_code`` says that every function has the same instructions. ``found``: of a
+    planted pair, its count grew most in its function, and no other function's did; of others,
+    nothing grew.
     """
 
     kind: Kind
@@ -103,7 +104,7 @@ class Row:
     repeated: bool
     instructions: tuple[float, float]
     totals: dict[str, tuple[float, float]]
-    submission: tuple[float, float]
+    own: dict[str, tuple[float, float]]
     false_lines: tuple[int, int]
     grown: list[Grown]
     largest: dict[str, float]
@@ -129,10 +130,11 @@ def _of(values: Mapping[str, Mapping[str, float]], name: str, count: str) -> flo
     return values.get(name, {}).get(count, 0.0)
 
 
-def _data(base: CellSharing, other: CellSharing, function: str, count: str) -> str:
+def _data(base: CellSharing | None, other: CellSharing, function: str, count: str) -> str:
     names = [name for name in sorted(other.data) if name.startswith(f"{function}: ")]
-    most = max(names, key=lambda n: _of(other.data, n, count) - _of(base.data, n, count))
-    return most.removeprefix(f"{function}: ")
+    before = {} if base is None else base.data
+    by = {name: _of(other.data, name, count) - _of(before, name, count) for name in names}
+    return max(by, key=by.__getitem__).removeprefix(f"{function}: ")
 
 
 def rows_of(
@@ -161,7 +163,7 @@ def rows_of(
             repeated=one.is_repeated and two.is_repeated,
             instructions=(base.instructions, other.instructions),
             totals={count: (base.totals[count], other.totals[count]) for count in COUNTS},
-            submission=(base.sections["submission"], other.sections["submission"]),
+            own={count: (base.own[count], other.own[count]) for count in COUNTS},
             false_lines=(base.false_lines, other.false_lines),
             grown=beyond,
             largest={count: found_[0].by if found_ else 0.0 for count, found_ in every.items()},
@@ -170,7 +172,7 @@ def rows_of(
 
 
 @click.command("contention")
-@click.option("--only", multiple=True, help="This plant or control; repeatable.")
+@click.option("--only", multiple=True, help="This plant or control, or innocents; repeatable.")
 @click.option("--board", default="virt-arm64-smp4", show_default=True)
 @click.option("--matrix", default="default", show_default=True)
 @click.option("--cells", help="In place of contention.toml's.", metavar="LIST")
@@ -190,20 +192,23 @@ def contention_command(only: tuple[str, ...], out: Path, **options: Any) -> None
     with alone(out / ".lock", UsageError(why)):
         board, matrix, tree = (str(options[name]) for name in ("board", "matrix", "tree"))
         kernels = Kernels(out.resolve(), board, matrix, options["cells"] or known.cells, tree)
+        plain = kernels.sharing(PLAIN, "", _BOOTS)
         rows: list[Row] = []
-        for row in _rows(known, kernels, set(only), tree):
+        for row in _rows(known, kernels, plain, set(only), tree):
             rows.append(row)
             kernels.progress.say(" | ".join(_cells(row)))
             table = {"thresholds": known.thresholds, "rows": [asdict(row) for row in rows]}
             results.write_text(out / "table.json", json.dumps(table, indent=1) + "\n")
-            results.write_text(out / "table.md", markdown(rows))
+            text = f"{markdown(rows)}\n{of_kernel(plain, known.thresholds)}"
+            results.write_text(out / "table.md", text)
         print_rows(rows, Console())
         click.echo(f"written: {out / 'table.json'}, {out / 'table.md'}")
 
 
-def _rows(known: ContentionFile, kernels: Kernels, only: set[str], tree: str) -> Iterator[Row]:
+def _rows(
+    known: ContentionFile, kernels: Kernels, plain: KernelSharing, only: set[str], tree: str
+) -> Iterator[Row]:
     read = reader(tree, kernels.progress)
-    plain = kernels.sharing(PLAIN, "", _BOOTS)
     limits = known.thresholds
     if not only or "innocents" in only:
         for number in range(1, known.innocents + 1):
@@ -233,6 +238,7 @@ _HEADS = (
     "Cell",
     "Instructions",
     "Transfers",
+    "Of all CPUs",
     "False",
     "Hand-overs",
     "False lines",
@@ -245,7 +251,8 @@ def _cells(row: Row) -> list[str]:
     told = "; ".join(f"{g.by:+.2f} {g.count} in `{g.function}`, {g.data}" for g in row.grown)
     base, other = row.instructions
     change = f"{other - base:+.1f}" + (", same code" if row.same_code else "")
-    counts = [f"{one:.2f}, {two:.2f}" for one, two in (row.totals[c] for c in _TRIED)]
+    pairs = [row.own["transfers"], row.totals["transfers"], row.own["false"], row.own["hand_overs"]]
+    counts = [f"{one:.2f}, {two:.2f}" for one, two in pairs]
     lines = f"{row.false_lines[0]}, {row.false_lines[1]}"
     kernels = f"{row.kind}: {row.kernels[0]}, {row.kernels[1]}"
     return [kernels, row.cell, change, *counts, lines, told or "nothing", _yes(row)]
@@ -266,4 +273,20 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
 def markdown(rows: Sequence[Row]) -> str:
     """The same as a table for the docs."""
     lines = [_HEADS, ("---",) * len(_HEADS), *map(_cells, rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def of_kernel(kernel: KernelSharing, thresholds: Mapping[str, float]) -> str:
+    """What the I/Os of one kernel take from other CPUs, by function, as a table for the docs."""
+    heads = ("Cell", "Function", "Data", "Transfers", "False", "Hand-overs")
+    lines: list[Sequence[str]] = [heads, ("---",) * len(heads)]
+    for cell in kernel.cells:
+        shown = {
+            name: values
+            for name, values in cell.functions.items()
+            if any(values.get(count, 0.0) > limit for count, limit in thresholds.items())
+        }
+        for name in sorted(shown, key=lambda name: -_of(shown, name, _TRIED[0])):
+            counts = [f"{_of(shown, name, count):.2f}" for count in _TRIED]
+            lines.append((cell.cell, f"`{name}`", _data(None, cell, name, _TRIED[0]), *counts))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

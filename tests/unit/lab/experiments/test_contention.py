@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 from iotoll_lab.contention.cells import COUNTS, CellSharing
-from iotoll_lab.experiments.contention import Row, grown, load_plants, markdown, rows_of
+from iotoll_lab.experiments.contention import (
+    Row,
+    grown,
+    load_plants,
+    markdown,
+    of_kernel,
+    rows_of,
+)
 from iotoll_lab.experiments.contention_boots import KernelSharing
 
 LIMITS = {"transfers": 0.5, "false": 0.5, "hand_overs": 0.5}
@@ -15,7 +22,7 @@ CELL = CellSharing(
     ios=256,
     instructions=11850.0,
     totals=dict.fromkeys(COUNTS, 10.0),
-    sections=dict.fromkeys(("vfs_fs", "submission", "completion", "return"), 1.0),
+    own=dict.fromkeys(COUNTS, 5.0),
     false_lines=1,
     functions={"f": {"transfers": 1.0, "false": 0.2}, "g": {"hand_overs": 2.0}},
     data={"f: heap": {"transfers": 1.0, "false": 0.2}, "g: lock": {"hand_overs": 2.0}},
@@ -90,6 +97,15 @@ def test_kernels_of_other_code_or_boots_that_differ_are_told() -> None:
     once = replace(pair[1], boots=["d"])
     (found,) = rows_of("control", "x", (pair[0], once), LIMITS)
     assert not found.repeated
+
+
+def test_what_a_kernel_shares_is_a_table_of_functions_beyond_the_threshold() -> None:
+    text = of_kernel(kernel("plain"), LIMITS)
+    rows = [line for line in text.splitlines() if line.startswith("| nvme")]
+    assert rows == [
+        "| nvme-4k-randread-t8-direct | `f` | heap | 1.00 | 0.20 | 0.00 |",
+        "| nvme-4k-randread-t8-direct | `g` | lock | 0.00 | 0.00 | 2.00 |",
+    ]
 
 
 SOURCE = """#include <a.h>
