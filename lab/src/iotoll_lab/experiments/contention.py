@@ -2,8 +2,10 @@
 
 Kernels of which only the sharing of lines differs (``contention.toml``) boot with a plugin that
 writes what each CPU accesses, and a model of coherent caches (`iotoll_lab.contention`) counts what
-went from CPU to CPU. A kernel is found to share more if a count of one function grew by more than
-a threshold, which innocent kernels have set. Nothing here gates.
+went from CPU to CPU. A kernel is found to share more if a count grew by more than a threshold,
+which innocent kernels have set: in one function, and of all functions together. What only moved
+from one function to another, since they access a line in another order, is not more. Nothing here
+gates.
 """
 
 from __future__ import annotations
@@ -148,7 +150,12 @@ def rows_of(
     one, two = pair
     for base, other in zip(one.cells, two.cells, strict=True):
         every = {count: grown(base, other, count) for count in _TRIED}
-        beyond = [g for count in _TRIED for g in every[count] if g.by > thresholds[count]]
+        beyond = [
+            one
+            for count in _TRIED
+            for one in every[count]
+            if min(one.by, other.own[count] - base.own[count]) > thresholds[count]
+        ]
         functions = {g.function for g in beyond}
         found = not beyond
         if wanted is not None:

@@ -43,7 +43,8 @@ def with_more(function: str, data: str, **counts: float) -> CellSharing:
     ):
         for count, more in counts.items():
             values[count] = values.get(count, 0.0) + more
-    return replace(CELL, functions=functions, data=sets)
+    own = {count: one + counts.get(count, 0.0) for count, one in CELL.own.items()}
+    return replace(CELL, own=own, functions=functions, data=sets)
 
 
 def row(other: CellSharing, wanted: tuple[str, str] | None = None) -> Row:
@@ -79,7 +80,8 @@ def test_another_function_or_count_than_the_planted_one_is_not_found(
 def test_a_second_function_that_grows_spoils_a_planted_pair() -> None:
     other = with_more("f", "heap", transfers=0.9)
     more = {**other.functions, "h": {"transfers": 0.6}}
-    both = replace(other, functions=more, data={**other.data, "h: heap": {"transfers": 0.6}})
+    data = {**other.data, "h: heap": {"transfers": 0.6}}
+    both = replace(other, functions=more, data=data)
     assert row(other, ("transfers", "f")).found
     assert not row(both, ("transfers", "f")).found
 
@@ -88,6 +90,12 @@ def test_what_stays_below_the_threshold_or_shrinks_is_none() -> None:
     assert row(with_more("f", "heap", transfers=0.5)).found
     assert row(with_more("f", "heap", transfers=-0.9)).found
     assert not row(with_more("f", "heap", transfers=0.51)).found, "a control must be silent"
+
+
+def test_what_only_moved_to_another_function_is_not_more() -> None:
+    other = with_more("f", "heap", transfers=0.9)
+    assert row(replace(other, own=CELL.own)).found
+    assert row(replace(other, own=CELL.own)).largest["transfers"] == pytest.approx(0.9)
 
 
 def test_kernels_of_other_code_or_boots_that_differ_are_told() -> None:
