@@ -203,7 +203,7 @@ def contention_command(only: tuple[str, ...], out: Path, **options: Any) -> None
         rows: list[Row] = []
         for row in _rows(known, kernels, plain, set(only), tree):
             rows.append(row)
-            kernels.progress.say(" | ".join(_cells(row)))
+            kernels.progress.say(" ".join(_cells(row)))
             table = {"thresholds": known.thresholds, "rows": [asdict(row) for row in rows]}
             results.write_text(out / "table.json", json.dumps(table, indent=1) + "\n")
             text = f"{markdown(rows)}\n{of_kernel(plain, known.thresholds)}"
@@ -240,33 +240,16 @@ def _rows(
         yield from rows_of("planted", plant.what, (base, other), limits, wanted)
 
 
-_HEADS = (
-    "Kernels",
-    "Cell",
-    "Instructions",
-    "Transfers",
-    "Of all CPUs",
-    "False",
-    "Hand-overs",
-    "False lines",
-    "Beyond the threshold",
-    "As it should be",
-)
+_HEADS = ("Kernel", "Cell", "Transfers", "False", "Hand-overs", "Lines", "Grew in", "Right")
 
 
 def _cells(row: Row) -> list[str]:
-    told = "; ".join(f"{g.by:+.2f} {g.count} in `{g.function}`, {g.data}" for g in row.grown)
-    base, other = row.instructions
-    change = f"{other - base:+.1f}" + (", same code" if row.same_code else "")
-    pairs = [row.own["transfers"], row.totals["transfers"], row.own["false"], row.own["hand_overs"]]
-    counts = [f"{one:.2f}, {two:.2f}" for one, two in pairs]
+    name = row.kernels[1] if row.kind != "planted" else row.kernels[1].rpartition("-")[0]
+    counts = [f"{one:.2f}, {two:.2f}" for one, two in (row.own[count] for count in _TRIED)]
     lines = f"{row.false_lines[0]}, {row.false_lines[1]}"
-    kernels = f"{row.kind}: {row.kernels[0]}, {row.kernels[1]}"
-    return [kernels, row.cell, change, *counts, lines, told or "nothing", _yes(row)]
-
-
-def _yes(row: Row) -> str:
-    return "yes" if row.found else "no"
+    places = dict.fromkeys(f"`{one.function}`, {one.data}" for one in row.grown)
+    right = "yes" if row.found else "no"
+    return [f"`{name}`", row.cell, *counts, lines, "; ".join(places) or "none", right]
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
@@ -275,16 +258,45 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
     for row in rows:
         table.add_row(*map(escape, _cells(row)))
     console.print(table)
+    console.print(escape(summary(rows)))
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many rows are right, and what the planted pairs differ in besides."""
+    lines = []
+    for kind in dict.fromkeys(row.kind for row in rows):
+        mine = [row for row in rows if row.kind == kind]
+        most = max(abs(two - one) for one, two in (row.instructions for row in mine))
+        lines.append(
+            f"{kind}: {sum(row.found for row in mine)} of {len(mine)} are right,"
+            f" {sum(row.same_code for row in mine)} of the same code,"
+            f" {sum(row.repeated for row in mine)} with two boots of the same bytes each;"
+            f" instructions per I/O differ by {most:.1f} at most\n"
+        )
+    return "".join(lines)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The same as a table for the docs."""
-    lines = [_HEADS, ("---",) * len(_HEADS), *map(_cells, rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    """The same as a table for the docs, in which cells lack what all their names have."""
+    short = _short([row.cell for row in rows])
+    lines = [_HEADS, ("---",) * len(_HEADS)]
+    for row in rows:
+        name, cell, *rest = _cells(row)
+        lines.append((name, short[cell], *rest))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{summary(rows)}"
+
+
+def _short(cells: Sequence[str]) -> dict[str, str]:
+    """Names of cells without the words that all have at the same place, if any are left."""
+    words = {cell: cell.split("-") for cell in cells}
+    every = list(zip(*words.values(), strict=False))
+    kept = [at for at, column in enumerate(every) if len(set(column)) > 1]
+    return {cell: "-".join(own[at] for at in kept) or cell for cell, own in words.items()}
 
 
 def of_kernel(kernel: KernelSharing, thresholds: Mapping[str, float]) -> str:
     """What the I/Os of one kernel take from other CPUs, by function, as a table for the docs."""
+    short = _short([cell.cell for cell in kernel.cells])
     heads = ("Cell", "Function", "Data", "Transfers", "False", "Hand-overs")
     lines: list[Sequence[str]] = [heads, ("---",) * len(heads)]
     for cell in kernel.cells:
@@ -295,5 +307,7 @@ def of_kernel(kernel: KernelSharing, thresholds: Mapping[str, float]) -> str:
         }
         for name in sorted(shown, key=lambda name: -_of(shown, name, _TRIED[0])):
             counts = [f"{_of(shown, name, count):.2f}" for count in _TRIED]
-            lines.append((cell.cell, f"`{name}`", _data(None, cell, name, _TRIED[0]), *counts))
+            lines.append(
+                (short[cell.cell], f"`{name}`", _data(None, cell, name, _TRIED[0]), *counts)
+            )
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

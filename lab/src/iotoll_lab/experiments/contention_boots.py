@@ -64,7 +64,7 @@ class Kernels:
     def __init__(self, out: Path, board: str, matrix: str, cells: str, tree: str) -> None:
         self.out = out
         self.progress = Progress()
-        self._tree = tree
+        self._tree, self._names = tree, (board, matrix)
         self._matrix = load_matrix(matrix)
         loaded = load_virtual_board(board)
         if not loaded.qemu.patched or loaded.qemu.cpus < 2:
@@ -102,8 +102,8 @@ class Kernels:
             command=("iotoll", "experiment", "contention"),
             kind="gate" if patch else "measure",
             choice=choice,
-            board=self._board.name,
-            matrix=self._matrix.name,
+            board=self._names[0],
+            matrix=self._names[1],
             cells=self.cells,
         )
         run = keep_run(self.out / "runs" / name, new_manifest(request))

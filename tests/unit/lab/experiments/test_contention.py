@@ -67,7 +67,8 @@ def test_what_grows_is_named_with_its_data() -> None:
     found = row(other, ("false", "f"))
     assert found.found
     assert [g.count for g in found.grown] == ["transfers", "false"]
-    assert "+0.90 false in `f`, iotoll_counts" in markdown([found])
+    wanted = "5.00, 5.90 | 5.00, 5.90 | 5.00, 5.00 | 1, 1 | `f`, iotoll_counts | yes |"
+    assert wanted in markdown([found])
 
 
 @pytest.mark.parametrize("wanted", [("false", "g"), ("hand_overs", "f")])
