@@ -37,6 +37,8 @@ from iotoll_lab.contention.recorder import read_accesses, record_words
 from iotoll_lab.experiments.exact import hashes
 
 _MAP = "System.map"
+_TRIES = 5
+"""Builds of one kernel: others may take the work tree before its symbols are read."""
 
 
 @dataclass(frozen=True)
@@ -143,17 +145,23 @@ class Kernels:
         """Build the kernel; returns its symbols, which make leaves beside it."""
         kept = run.root / _MAP
         spec = KernelSpec(self._board.arch, fragments(self._board, self.cells))
-        build_side(run, side, spec, self.progress, warm=not kept.is_file())
-        if not kept.is_file():
-            source = results.read(run.side(side) / "source.json", SourceRecord)
-            job = KernelJob.make(source, spec.arch, spec.fragments)
-            with warm_place(open_tree(source.tree, self.progress), job) as place:
-                if place is None:
-                    raise InfrastructureError(
-                        f"{run.root}: another build took the work tree: run the command again"
-                    )
-                shutil.copyfile(job.out(place) / _MAP, kept)
-        return DataNames.read(kept)
+        for _ in range(_TRIES):
+            build_side(run, side, spec, self.progress, warm=not kept.is_file())
+            if kept.is_file() or self._keep_map(run, side, spec, kept):
+                return DataNames.read(kept)
+        raise InfrastructureError(
+            f"{run.root}: other builds take the work tree again and again: run the command later"
+        )
+
+    def _keep_map(self, run: RunDir, side: Side, spec: KernelSpec, kept: Path) -> bool:
+        """Copy the symbols of what was just built; False if another build was there first."""
+        source = results.read(run.side(side) / "source.json", SourceRecord)
+        job = KernelJob.make(source, spec.arch, spec.fragments)
+        with warm_place(open_tree(source.tree, self.progress), job) as place:
+            if place is None:
+                return False
+            shutil.copyfile(job.out(place) / _MAP, kept)
+        return True
 
 
 def _digest(boot: Path, accesses: Path) -> str:
