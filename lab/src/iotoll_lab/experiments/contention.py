@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,10 +120,16 @@ def load_plants() -> ContentionFile:
 
 
 def grown(base: CellSharing, other: CellSharing, count: str) -> list[Grown]:
-    """The functions that have more of a count in the other kernel, the most first."""
+    """The functions that have more of a count in the other kernel, the most first.
+
+    By no more than all functions together have: what another function has less of, since it comes
+    second to a line, is not more.
+    """
     found = []
+    together = other.own[count] - base.own[count]
     for function in sorted({*base.functions, *other.functions}):
         by = _of(other.functions, function, count) - _of(base.functions, function, count)
+        by = min(by, together)
         if by > 0:
             found.append(Grown(count, function, by, _data(base, other, function, count)))
     return sorted(found, key=lambda one: -one.by)
@@ -150,12 +157,7 @@ def rows_of(
     one, two = pair
     for base, other in zip(one.cells, two.cells, strict=True):
         every = {count: grown(base, other, count) for count in _TRIED}
-        beyond = [
-            one
-            for count in _TRIED
-            for one in every[count]
-            if min(one.by, other.own[count] - base.own[count]) > thresholds[count]
-        ]
+        beyond = [g for count in _TRIED for g in every[count] if g.by > thresholds[count]]
         functions = {g.function for g in beyond}
         found = not beyond
         if wanted is not None:
@@ -173,7 +175,7 @@ def rows_of(
             own={count: (base.own[count], other.own[count]) for count in COUNTS},
             false_lines=(base.false_lines, other.false_lines),
             grown=beyond,
-            largest={count: found_[0].by if found_ else 0.0 for count, found_ in every.items()},
+            largest={count: most[0].by if most else 0.0 for count, most in every.items()},
             found=found,
         )
 
@@ -203,7 +205,8 @@ def contention_command(only: tuple[str, ...], out: Path, **options: Any) -> None
         rows: list[Row] = []
         for row in _rows(known, kernels, plain, set(only), tree):
             rows.append(row)
-            kernels.progress.say(" ".join(_cells(row)))
+            if _is_shown(row):
+                kernels.progress.say(" ".join(_cells(row)))
             table = {"thresholds": known.thresholds, "rows": [asdict(row) for row in rows]}
             results.write_text(out / "table.json", json.dumps(table, indent=1) + "\n")
             text = f"{markdown(rows)}\n{of_kernel(plain, known.thresholds)}"
@@ -218,11 +221,11 @@ def _rows(
     read = reader(tree, kernels.progress)
     limits = known.thresholds
     if not only or "innocents" in only:
-        for number in range(1, known.innocents + 1):
-            made = innocent(known.seed, number, read)
-            # One boot: what is asked of them is how far another layout moves a count.
-            other = kernels.sharing(made.name, made.text, 1)
-            yield from rows_of("innocent", made.what, (plain, other), limits)
+        made = [innocent(known.seed, number + 1, read) for number in range(known.innocents)]
+        # One boot: what is asked of them is how far another layout moves a count.
+        alike = [plain, *(kernels.sharing(one.name, one.text, 1) for one in made)]
+        for pair in permutations(alike, 2):
+            yield from rows_of("innocent", "nothing", pair, limits)
     for name, place in known.controls.items():
         if not only or name in only:
             other = kernels.sharing(name, place.patch(name, read), _BOOTS)
@@ -243,8 +246,14 @@ def _rows(
 _HEADS = ("Kernel", "Cell", "Transfers", "False", "Hand-overs", "Lines", "Grew in", "Right")
 
 
+def _is_shown(row: Row) -> bool:
+    """Of innocent pairs those that show something: of the others, how many there are."""
+    return row.kind != "innocent" or not row.found
+
+
 def _cells(row: Row) -> list[str]:
-    name = row.kernels[1] if row.kind != "planted" else row.kernels[1].rpartition("-")[0]
+    one, two = row.kernels
+    name = {"planted": two.rpartition("-")[0], "innocent": f"{one}, {two}"}.get(row.kind, two)
     counts = [f"{one:.2f}, {two:.2f}" for one, two in (row.own[count] for count in _TRIED)]
     lines = f"{row.false_lines[0]}, {row.false_lines[1]}"
     places = dict.fromkeys(f"`{one.function}`, {one.data}" for one in row.grown)
@@ -255,23 +264,24 @@ def _cells(row: Row) -> list[str]:
 def print_rows(rows: Sequence[Row], console: Console) -> None:
     """One line for each pair of kernels and cell."""
     table = Table(*_HEADS)
-    for row in rows:
+    for row in filter(_is_shown, rows):
         table.add_row(*map(escape, _cells(row)))
     console.print(table)
     console.print(escape(summary(rows)))
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many rows are right, and what the planted pairs differ in besides."""
+    """How many rows of each kind are right, and how far their kernels differ."""
     lines = []
     for kind in dict.fromkeys(row.kind for row in rows):
         mine = [row for row in rows if row.kind == kind]
-        most = max(abs(two - one) for one, two in (row.instructions for row in mine))
+        differ = max(abs(two - one) for one, two in (row.instructions for row in mine))
+        most = max(size for row in mine for size in row.largest.values())
         lines.append(
             f"{kind}: {sum(row.found for row in mine)} of {len(mine)} are right,"
             f" {sum(row.same_code for row in mine)} of the same code,"
             f" {sum(row.repeated for row in mine)} with two boots of the same bytes each;"
-            f" instructions per I/O differ by {most:.1f} at most\n"
+            f" {most:.3f} grew at most, and instructions per I/O differ by {differ:.1f} at most\n"
         )
     return "".join(lines)
 
@@ -280,7 +290,7 @@ def markdown(rows: Sequence[Row]) -> str:
     """The same as a table for the docs, in which cells lack what all their names have."""
     short = _short([row.cell for row in rows])
     lines = [_HEADS, ("---",) * len(_HEADS)]
-    for row in rows:
+    for row in filter(_is_shown, rows):
         name, cell, *rest = _cells(row)
         lines.append((name, short[cell], *rest))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{summary(rows)}"

@@ -95,8 +95,22 @@ def test_what_stays_below_the_threshold_or_shrinks_is_none() -> None:
 
 def test_what_only_moved_to_another_function_is_not_more() -> None:
     other = with_more("f", "heap", transfers=0.9)
-    assert row(replace(other, own=CELL.own)).found
-    assert row(replace(other, own=CELL.own)).largest["transfers"] == pytest.approx(0.9)
+    found = row(replace(other, own=CELL.own))
+    assert found.found and found.largest["transfers"] == 0
+    some = row(replace(other, own={**CELL.own, "transfers": 5.2}))
+    assert some.found and some.largest["transfers"] == pytest.approx(0.2)
+
+
+def test_innocent_pairs_are_counted_and_shown_where_they_are_wrong() -> None:
+    pairs = [
+        (kernel("a"), kernel("b")),
+        (kernel("c"), kernel("d", with_more("f", "heap", false=1))),
+    ]
+    rows = [one for pair in pairs for one in rows_of("innocent", "nothing", pair, LIMITS)]
+    text = markdown(rows)
+    assert "innocent: 1 of 2 are right" in text
+    assert "1.000 grew at most" in text
+    assert "| `c, d` |" in text and "`a, b`" not in text
 
 
 def test_kernels_of_other_code_or_boots_that_differ_are_told() -> None:
