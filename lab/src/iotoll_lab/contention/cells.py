@@ -35,7 +35,8 @@ class CellSharing:
     ``totals`` are of all that any CPU did from the first I/O to the last, by `COUNTS`, and ``data``
     the same by ``function: data``. ``own`` is what was in the I/Os' own time, by count, and
     ``functions`` the same by function, of those that have `_FEWEST` of it in all. ``instructions``
-    are own ones. ``false_lines`` is how many lines had a false transfer in every tenth I/O or more.
+    are own ones, the mean I/O's. ``false_lines`` is how many lines had a false transfer in every
+    tenth I/O or more.
     """
 
     cell: str

@@ -18,6 +18,9 @@ _LINEAR_END = 0xFFFF_8000_0000_0000
 _VMEMMAP = 0xFFFF_FC00_0000_0000
 """Linux 6.12 on arm64 with addresses of 48 bits (Documentation/arch/arm64/memory.rst)."""
 
+_CODE = (("_stext", "_etext"), ("__inittext_begin", "__exittext_end"))
+"""Between which symbols the kernel has its instructions (arch/arm64/kernel/vmlinux.lds.S)."""
+
 _OFFSETS = "__per_cpu_offset"
 
 
@@ -26,13 +29,14 @@ class DataNames:
     """All symbols of a kernel by address, shape (symbols,), and where its CPUs' own data is.
 
     ``own`` is from where to before where the kernel was linked to have each CPU's own data, and
-    ``distances`` how far from it each CPU has them.
+    ``distances`` how far from it each CPU has them. ``code`` are the same of all instructions.
     """
 
     starts: npt.NDArray[np.uint64]
     names: tuple[str, ...]
     ends: int
     own: tuple[int, int]
+    code: tuple[tuple[int, int], ...]
     distances: tuple[int, ...] = ()
 
     @classmethod
@@ -44,10 +48,11 @@ class DataNames:
             kept = {int(a, 16): name for a, kind, name in rows if kind not in "aA" and "$" not in a}
             own = known["__per_cpu_start"], known["__per_cpu_end"]
             end = known["_end"]
+            code = tuple((known[low], known[high]) for low, high in _CODE)
         except (OSError, ValueError, LookupError) as error:
             raise InfrastructureError(f"{path}: is not a System.map: {error!r}") from error
         starts = np.array(sorted(kept), np.uint64)
-        return cls(starts, tuple(kept[int(one)] for one in starts), end, own)
+        return cls(starts, tuple(kept[int(one)] for one in starts), end, own, code)
 
     def distances_at(self) -> int | None:
         """Where the kernel keeps how far its CPUs' own data is; None if it has no such array."""

@@ -94,7 +94,7 @@ class Row:
     """Two kernels in one cell; ``grown`` are beyond the threshold, ``largest`` of each count.
 
     ``totals`` and ``own`` are per I/O by count, of both kernels: of all that ran, and in the I/Os'
-    own time. ``same_code`` says that every function has the same instructions. ``found``: of a
+    own time. ``same_code`` says that the images have the same instructions. ``found``: of a
     planted pair, its count grew most in its function, and no other function's did; of others,
     nothing grew.
     """

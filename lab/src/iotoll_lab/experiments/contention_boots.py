@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from iotoll.boards.board import VirtualBoard, load_virtual_board
@@ -23,7 +24,7 @@ from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.places import warm_place
 from iotoll.kernels.source import open_tree, prepare
-from iotoll.kernels.symbols import read_symbols
+from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import Clock, SourceRecord
@@ -138,7 +139,7 @@ class Kernels:
             raise InfrastructureError(f"{run.root}: two boots of {name} differ: a bug of the board")
         for path in (folder, *(run.boot(side, n) for n in range(1, boots + 1))):
             shutil.rmtree(path)
-        code = json_sha256({n: text_sha256(c.hex()) for n, c in symbols.codes.items()})
+        code = _code(symbols, names)
         return KernelSharing(name, file_sha256(run.build(side) / "Image"), code, digests, cells)
 
     def _build(self, run: RunDir, side: Side) -> DataNames:
@@ -162,6 +163,12 @@ class Kernels:
                 return False
             shutil.copyfile(job.out(place) / _MAP, kept)
         return True
+
+
+def _code(symbols: Symbols, names: DataNames) -> str:
+    """The digest of all instructions of an image, and of where they are."""
+    parts = [symbols.image[low - symbols.base : high - symbols.base] for low, high in names.code]
+    return json_sha256([names.code, [sha256(part).hexdigest() for part in parts]])
 
 
 def _digest(boot: Path, accesses: Path) -> str:

@@ -13,6 +13,10 @@ from iotoll.core.errors import InfrastructureError
 MAP = """\
 0000000000000040 a absolute
 ffff800080000000 T _text
+ffff800080010000 T _stext
+ffff800080550000 D _etext
+ffff800080690000 T __inittext_begin
+ffff8000806c8e5c T __exittext_end
 ffff800080900000 D jiffies_lock
 ffff800080900040 d iotoll_counts
 ffff800080a00000 D __per_cpu_start
@@ -34,6 +38,7 @@ def test_data_of_the_image_has_its_symbols_name(names: DataNames) -> None:
     assert names.name(0xFFFF800080900000) == "jiffies_lock"
     assert names.name(0xFFFF800080900058) == "iotoll_counts"
     assert names.distances_at() == 0xFFFF800080B00000
+    assert names.code[0] == (0xFFFF800080010000, 0xFFFF800080550000)
 
 
 def test_each_cpus_own_data_has_the_name_that_it_was_linked_with(names: DataNames) -> None:
