@@ -129,6 +129,9 @@ class Kernels:
             plan = plan_boot(run, bench, side, 1)
             plan = replace(plan, number=number, folder=run.boot(side, number), words=words)
             shutil.rmtree(plan.folder, ignore_errors=True)
+            # What an earlier boot left must not pass for this one's.
+            for path in folder.glob("boot.*"):
+                path.unlink()
             run_plans(run, [plan], self.progress, abreast=1)
             digests.append(_digest(plan.folder, folder))
             if number == 1:
