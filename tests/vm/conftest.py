@@ -39,8 +39,8 @@ def command(*words: str | Path) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment, with the package that is tested."""
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **more}
+    """The environment, with the packages that are tested."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'lab/src'}", **more}
 
 
 def succeed(

@@ -27,6 +27,7 @@ COMMANDS = {
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
+    "experiment contention": ("iotoll experiment contention --only lock",),
     "experiment core": ("iotoll experiment core", "iotoll experiment core runs/NAME"),
     "experiment culprits": ("iotoll experiment culprits --ranges 40",),
     "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),

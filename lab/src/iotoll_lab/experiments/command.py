@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from iotoll_lab.experiments.builds import builds_command
+from iotoll_lab.experiments.contention import contention_command
 from iotoll_lab.experiments.core import core_command
 from iotoll_lab.experiments.culprits import culprits_command
 from iotoll_lab.experiments.detector import detector_command
@@ -33,6 +34,7 @@ def experiment_group() -> None:
 
 for _command in (
     builds_command,
+    contention_command,
     core_command,
     detector_command,
     exact_command,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -132,6 +132,26 @@ def entered(text: str, path: str, function: str, call: str, helper: str) -> str:
         raise UsageError(f"{path}: has no function {function}(): choose another tree")
     body = text[: found.end()] + call + text[found.end() :]
     return body[:at] + helper + body[at:]
+
+
+def inserted(
+    text: str, path: str, places: Iterable[tuple[str, str]], more: str = "", skip: int = 0
+) -> str:
+    """A file with code behind some of its lines, each with ``skip`` lines between.
+
+    ``places`` are pairs of a line and code; ``more`` comes behind the last include, if any. Raises
+    UsageError where a line is not there once.
+    """
+    lines = text.split("\n")
+    for behind, code in places:
+        if lines.count(behind) != 1:
+            raise UsageError(f"{path} has not one line {behind.strip()!r}")
+        place = lines.index(behind) + 1 + skip
+        lines[place:place] = code.split("\n")
+    if more:
+        last = max(n for n, line in enumerate(lines) if line.startswith("#include")) + 1
+        lines[last:last] = ["", more]
+    return "\n".join(lines)
 
 
 def _after_all_includes(text: str) -> int:

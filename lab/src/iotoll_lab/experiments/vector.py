@@ -31,7 +31,7 @@ from iotoll.records.models.verdict import CellVerdict, ElementComparison
 from iotoll.records.rundir import RunDir
 from iotoll.verdict.policy import Policy, load_policy
 from iotoll_lab.experiments.gates import gate_variant, reader
-from iotoll_lab.experiments.variants import Read, Variant, made_of
+from iotoll_lab.experiments.variants import Read, Variant, inserted, made_of
 
 
 class Planted(Model):
@@ -60,16 +60,13 @@ class Planted(Model):
 
     def variant(self, name: str, read: Read) -> Variant:
         """The patch; raises UsageError where a line that it follows is not there once."""
-        lines = read(self.file).split("\n")
-        for number, behind in enumerate(self.behind):
-            if lines.count(behind) != 1:
-                raise UsageError(f"{name}: {self.file} has not one line {behind.strip()!r}")
-            place = lines.index(behind) + 1 + self.skip
-            lines[place:place] = self.code.replace("NUMBER", str(number)).split("\n")
-        if self.globals:
-            last = max(n for n, line in enumerate(lines) if line.startswith("#include")) + 1
-            lines[last:last] = ["", self.globals]
-        return made_of("vector", name, self.what, {self.file: "\n".join(lines)}, read)
+        codes = [self.code.replace("NUMBER", str(n)) for n in range(len(self.behind))]
+        places = zip(self.behind, codes, strict=True)
+        try:
+            text = inserted(read(self.file), self.file, places, self.globals, self.skip)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from error
+        return made_of("vector", name, self.what, {self.file: text}, read)
 
 
 class Cost(Model):

@@ -1,0 +1,1 @@
+"""Contention between CPUs: a model of coherent caches over what each CPU of a board accesses."""
