@@ -24,7 +24,7 @@ echo "$file" >"$system/namespaces/1/device_path"
 echo 1 >"$system/namespaces/1/enable" || fail prepare "nvme-loop: the target does not take $file: Linux 6.6 or later"
 echo loop >"$config/nvmet/ports/1/addr_trtype"
 ln -s "$system" "$config/nvmet/ports/1/subsystems/iotoll" || fail prepare "nvme-loop: no transport loop"
-# Without keep-alives nothing is sent but I/Os.
+# No keep-alive: nothing is sent but I/Os.
 echo transport=loop,nqn=iotoll,nr_io_queues=1,keep_alive_tmo=0 >/dev/nvme-fabrics ||
     fail prepare "nvme-loop: cannot connect to the target"
 left=50
