@@ -44,7 +44,8 @@ fact build_id "$(od -An -v -tx1 /sys/kernel/notes 2>/dev/null | tr -d ' \n' |
     sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p')"
 fact key "${IOTOLL_KEY:-$(each /iotoll/key)}"
 fact board "$BOARD"
-# Which events mark begin and end of an I/O: an architecture without events of system calls has iomap's alone.
+# Which events mark begin and end of an I/O: an architecture without events of system calls has those of iomap, the
+# page cache and io_uring.
 [ -d "$TRACEFS/events/syscalls" ] || fact calls iomap
 fact model "$(each /proc/device-tree/model /sys/class/dmi/id/product_name | tr -d '\0')"
 fact serial "$(each /proc/device-tree/serial-number | tr -d '\0')"

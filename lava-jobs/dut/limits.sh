@@ -41,7 +41,10 @@ label_of() {
 disks_ufs=0 disks_nvme=0 disks_emmc=0 disks_ubd=0 disks_nullblk=0 disks_scsidebug=0
 for disk in /sys/block/*; do
     # Not what is made of memory or of other disks.
-    case $(readlink -f "$disk") in /sys/devices/virtual/*) continue ;; esac
+    case $(readlink -f "$disk") in
+    /sys/devices/virtual/nvme-fabrics/*) ;; # NVMe over a target in this kernel
+    /sys/devices/virtual/*) continue ;;
+    esac
     label_of "$disk"
     list "$label" "$disk/" 'queue/*' 'queue/*/*' 'mq/*/*' 'bdi/*' 'device/*'
     above=$(readlink -f "$disk/device")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
 # SCRATCH is 1 where the disks were made for this job: any other one must have the mark (lib.sh).
-# Reads job.env: SCRATCH, TARGET_DEVICE, DEVICES, FILE_MB_<device>, AGED_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
+# Reads job.env: SCRATCH, TARGET_DEVICE, MAKE_DEVICE, DEVICES, FILE_MB_<device>, AGED_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -31,6 +31,10 @@ fi
 } 2>/dev/null
 
 for device in $DEVICES; do
+    # A disk that the kernel makes of what it has itself: SCRIPT and its words.
+    eval "make=\${MAKE_$device:-}"
+    # shellcheck disable=SC2086 # words
+    [ -z "$make" ] || sh "$here/"$make || exit 1
     dev=$(target "$device") || { echo "$dev"; exit 1; }
     mark=
     [ "${SCRATCH:-}" = 1 ] || {

@@ -21,9 +21,9 @@ class Options(TypedDict, total=False):
     device_mark: Literal["auto", "last_before"] | None
     """The event that counts as the hand-over to the device: ``auto`` takes the return of the
     driver's queue function where it was probed, ``last_before`` never."""
-    direct_are_ios: bool | None
-    """Whether a direct I/O of iomap is an I/O by itself: the trace is of an architecture without
-    events of system calls (User Mode Linux)."""
+    without_calls: bool | None
+    """Whether the I/Os are what iomap, the page cache and io_uring begin and end: the trace is of
+    an architecture without events of system calls (User Mode Linux)."""
     keep_ios: bool | None
     """Whether `analyze` gives the I/Os, and not only their record; if left out, it does."""
     unit: Literal["ns", "instructions"] | None

@@ -4,7 +4,7 @@ use iosections::{Call, Class, Driver, Event, Kind, Op};
 use tracedat::{Accessor, EventFormat, Record, Trace};
 
 use crate::drivers::{MmcFields, NvmeFields, ScsiFields, UfsFields, UringKey};
-use crate::fields::{Header, PlaceFields, SpanFields, dev, reach};
+use crate::fields::{Header, PagesFields, PlaceFields, SpanFields, dev, is_of_disk, reach};
 
 /// `IORING_ENTER_GETEVENTS`.
 const GETEVENTS: u64 = 1;
@@ -19,6 +19,10 @@ pub(crate) enum Decode {
     Reaped(Accessor),
     FsBegin,
     DioComplete,
+    Begins(Op),
+    PageAdd(Accessor),
+    PagesGot(PagesFields),
+    SyncExit,
     IoDone,
     QueueReturn,
     IrqEntry(Option<Accessor>),
@@ -84,6 +88,11 @@ impl Decode {
             }
             (_, "iomap_dio_rw_begin") => Self::FsBegin,
             (_, "iomap_dio_complete") => Self::DioComplete,
+            ("filemap", "mm_filemap_add_to_page_cache") => Self::PageAdd(format.accessor("s_dev")?),
+            ("filemap", "mm_filemap_get_pages") => Self::PagesGot(PagesFields::new(format)?),
+            ("ext4", "ext4_da_write_begin") => Self::Begins(Op::PageWrite),
+            ("ext4", "ext4_sync_file_enter") => Self::Begins(Op::Fsync),
+            ("ext4", "ext4_sync_file_exit") => Self::SyncExit,
             ("irq", "irq_handler_entry") => Self::IrqEntry(format.accessor("irq")),
             ("irq", "irq_handler_exit") => Self::IrqExit,
             ("irq", "softirq_entry") => Self::SoftirqEntry(format.accessor("vec")?),
@@ -154,6 +163,9 @@ impl Decode {
             Self::FsBegin => Class::FsBegin,
             Self::DioComplete => Class::DioComplete,
             Self::SoftirqEntry(_) => Class::Softirq,
+            Self::Begins(_) | Self::PageAdd(_) | Self::PagesGot(_) | Self::SyncExit => {
+                Class::Uncalled
+            }
             _ => Class::Boundary,
         }
     }
@@ -163,6 +175,8 @@ impl Decode {
     fn reach(&self) -> usize {
         let reach = match self {
             Self::Enter(_)
+            | Self::Begins(_)
+            | Self::SyncExit
             | Self::FsBegin
             | Self::DioComplete
             | Self::IoDone
@@ -175,6 +189,7 @@ impl Decode {
             | Self::NvmeComplete(_) => Some(0),
             Self::Exit(_, field)
             | Self::Reaped(field)
+            | Self::PageAdd(field)
             | Self::IrqEntry(Some(field))
             | Self::CallEnter(_, field)
             | Self::CallExit(_, field)
@@ -194,6 +209,7 @@ impl Decode {
                 both.map(|(from, to)| from.max(to))
             }
             Self::Getrq(fields) | Self::Insert(fields) => fields.reach(),
+            Self::PagesGot(fields) => fields.reach(),
             Self::ScsiStart(fields) | Self::ScsiDone(fields) => fields.reach(),
             Self::Ufs(_) | Self::MmcStart(_) | Self::MmcDone(_) | Self::Switch { .. } => None,
         };
@@ -326,6 +342,17 @@ fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
         Decode::Reaped(ret) => taker.take(Kind::Reaped(ret.int(data)?)),
         Decode::FsBegin => taker.take(Kind::FsBegin),
         Decode::DioComplete => taker.take(Kind::DioComplete),
+        Decode::Begins(op) => taker.take(Kind::Begins(*op)),
+        Decode::PageAdd(dev) => taker.take(if is_of_disk(dev.uint(data)?) {
+            Kind::Begins(Op::PageRead)
+        } else {
+            Kind::Other
+        }),
+        Decode::PagesGot(fields) => taker.take(match fields.read(data)? {
+            (dev, bytes) if is_of_disk(dev) => Kind::PagesGot(bytes),
+            _ => Kind::Other,
+        }),
+        Decode::SyncExit => taker.take(Kind::SyncExit),
         Decode::IoDone => taker.take(Kind::IoDone),
         Decode::QueueReturn => taker.take(Kind::QueueReturn),
         Decode::IrqEntry(number) => {

@@ -141,6 +141,42 @@ impl PlaceFields {
     }
 }
 
+/// Whether pages are a file's on a disk: `s_dev` of a file system in memory, and of the block
+/// devices' own pages (ext4's metadata), has no major number.
+pub(crate) fn is_of_disk(s_dev: u64) -> bool {
+    dev(s_dev).major != 0
+}
+
+/// The fields of `mm_filemap_get_pages`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PagesFields {
+    s_dev: Accessor,
+    first: Accessor,
+    last: Accessor,
+}
+
+impl PagesFields {
+    pub(crate) fn new(format: &EventFormat) -> Option<Self> {
+        Some(Self {
+            s_dev: format.accessor("s_dev")?,
+            first: format.accessor("index")?,
+            last: format.accessor("last_index")?,
+        })
+    }
+
+    pub(crate) fn reach(&self) -> Option<usize> {
+        reach(&[&self.s_dev, &self.first, &self.last])
+    }
+
+    /// The device, as in [`is_of_disk`], and how many bytes the pages have, each of 4 KiB.
+    pub(crate) fn read(&self, record: &[u8]) -> Option<(u64, i64)> {
+        let (first, last) = (self.first.uint(record)?, self.last.uint(record)?);
+        let pages = last.checked_sub(first)?.saturating_add(1);
+        let bytes = i64::try_from(pages.saturating_mul(4096)).ok()?;
+        Some((self.s_dev.uint(record)?, bytes))
+    }
+}
+
 /// The fields that every event begins with: its number and the current task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {

@@ -67,7 +67,7 @@ pub(crate) fn options_of(
         ignore_queue_return: !auto,
         has_nvme_complete: has("nvme", &|name| name == "nvme_complete_rq"),
         bios_are_ios: false,
-        direct_are_ios: request.direct_are_ios,
+        without_calls: request.without_calls,
         count_events: request.count_events,
     }
 }

@@ -27,8 +27,9 @@ pub struct Request {
     pub device_mark: DeviceMark,
     /// Only these of the measured I/Os; the counts stay those of all of them.
     pub filter: Filter,
-    /// The trace's architecture has no events of system calls: direct I/Os of iomap are the I/Os.
-    pub direct_are_ios: bool,
+    /// The trace's architecture has no events of system calls: the I/Os are those of iomap, the page
+    /// cache and `io_uring`.
+    pub without_calls: bool,
     /// Keep the measured I/Os one by one, not only their sums.
     pub keep_ios: bool,
     /// Count the recorded events in each section's own time.

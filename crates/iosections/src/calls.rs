@@ -50,7 +50,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// The task begins to submit the next I/O.
-    fn start(&mut self, now: Now, cpu: usize, op: Op, mark: Mark) -> Ref {
+    pub(crate) fn start(&mut self, now: Now, cpu: usize, op: Op, mark: Mark) -> Ref {
         let (pid, ts, on) = (now.pid(), now.ts, now.cpu());
         let io = self.open(|io| io.renew(pid, op, ts, mark, on));
         let mut old = None;
@@ -195,13 +195,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The file system begins a direct I/O: of a call with several, the next one.
     pub(crate) fn fs_begin(&mut self, now: Now, cpu: usize) {
+        if self.options.without_calls {
+            self.begin_uncalled(now, cpu, Op::DirectIo);
+        }
         let Some(at) = self.current_io(cpu) else {
-            if self.options.direct_are_ios {
-                let io = self.start(now, cpu, Op::DirectIo, Mark::FsBegin);
-                if let Some(io) = self.ios.get_mut(io) {
-                    io.moments.first(Moment::FsBegin, now.ts);
-                }
-            }
             return;
         };
         let begun =

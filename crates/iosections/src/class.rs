@@ -15,6 +15,8 @@ pub enum Class {
     FsBegin,
     /// It may end an asynchronous I/O.
     DioComplete,
+    /// It may begin or end an I/O where no event tells of system calls; elsewhere it tells nothing.
+    Uncalled,
     /// It begins a softirq.
     Softirq,
     /// The code before it and that after it may run for different I/Os.
@@ -35,6 +37,7 @@ impl Class {
             Kind::IoDone => Self::IoDone,
             Kind::FsBegin => Self::FsBegin,
             Kind::DioComplete => Self::DioComplete,
+            Kind::Begins(_) | Kind::PagesGot(_) | Kind::SyncExit => Self::Uncalled,
             Kind::SoftirqEntry(_) => Self::Softirq,
             _ => Self::Boundary,
         }
@@ -42,6 +45,9 @@ impl Class {
 
     /// Whether the completion before it has no later end.
     pub(crate) const fn settles(self) -> bool {
-        !matches!(self, Self::Other | Self::IoDone | Self::DioComplete)
+        !matches!(
+            self,
+            Self::Other | Self::IoDone | Self::DioComplete | Self::Uncalled
+        )
     }
 }

@@ -60,18 +60,6 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    /// The task ends the direct I/O that it began; see `Options::direct_are_ios`.
-    pub(crate) fn end_direct(&mut self, now: Now, cpu: usize) {
-        if let Some(at) = self.task(cpu).and_then(|task| task.io.take()) {
-            let end = End {
-                ts: now.ts,
-                mark: Mark::DioComplete,
-                ret: None,
-            };
-            self.close(at, end);
-        }
-    }
-
     /// An I/O whose end was never seen.
     #[cold]
     pub(crate) fn abandon(&mut self, at: Ref, until: u64) {
@@ -195,6 +183,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let io = &self.result;
         let waits = self.sink.wants_all()
             && matches!(io.op, Op::IoSubmit | Op::IoUring)
+            // No event tells when it does.
+            && !self.options.without_calls
             // A submission thread (SQPOLL) takes none.
             && self.names.works_for(io.pid).is_none();
         if !waits {

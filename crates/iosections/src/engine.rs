@@ -53,9 +53,9 @@ pub struct Options {
     pub has_nvme_complete: bool,
     /// There are no system calls: every bio is an I/O (blktrace).
     pub bios_are_ios: bool,
-    /// The architecture has no events of system calls (User Mode Linux): what a task does from
-    /// `iomap_dio_rw_begin` to `iomap_dio_complete` is an I/O.
-    pub direct_are_ios: bool,
+    /// The architecture has no events of system calls (User Mode Linux): what the file system and
+    /// the page cache begin and end for a task is an I/O (module `uncalled`).
+    pub without_calls: bool,
     /// Count every event in own time, by name and section. Costs time.
     pub count_events: bool,
 }
@@ -277,6 +277,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::UringComplete(entry) => self.uring_complete(now, entry),
             Kind::FsBegin => self.fs_begin(now, cpu),
             Kind::DioComplete => self.dio_complete(now, cpu),
+            Kind::Begins(op) => self.begin_uncalled(now, cpu, op),
+            Kind::PagesGot(bytes) => self.pages_got(now, cpu, bytes),
+            Kind::SyncExit => self.sync_exit(now, cpu),
             Kind::BioQueue(span) => self.bio_queue(now, cpu, span),
             Kind::Remap { from, to } => self.remap(cpu, from, to),
             Kind::Getrq(dev, at) => self.moment_of_bio(now, cpu, (dev, at), Moment::Getrq),

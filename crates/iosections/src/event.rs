@@ -99,6 +99,14 @@ pub enum Kind {
     FsBegin,
     /// `iomap_dio_complete`.
     DioComplete,
+    /// Where no event tells of system calls, the current task begins such an I/O, unless it is in
+    /// one: `mm_filemap_add_to_page_cache` a read, `ext4_da_write_begin` a write,
+    /// `ext4_sync_file_enter` an fsync.
+    Begins(Op),
+    /// There, `mm_filemap_get_pages`: a read has its pages, of so many bytes.
+    PagesGot(i64),
+    /// There, `ext4_sync_file_exit`: a write or an fsync is over.
+    SyncExit,
     /// `block_bio_queue`.
     BioQueue(Span),
     /// `block_bio_remap`: sectors of one device become sectors of another.

@@ -364,7 +364,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if let Some(io) = current.filter(|io| !io.op.is_async()) {
             io.moments.first(Moment::DioComplete, now.ts);
             if io.op == Op::DirectIo {
-                self.end_direct(now, cpu);
+                self.end_uncalled(now, cpu, Mark::DioComplete, None);
             }
             return;
         }

@@ -50,6 +50,7 @@ mod stacked;
 mod submit;
 mod task;
 mod turns;
+mod uncalled;
 mod waiting;
 
 pub use blockrow::{BlockRow, RowKind, RowSink};

@@ -9,6 +9,9 @@ pub enum Mark {
     SyscallEnter,
     UringSubmit,
     FsBegin,
+    PageAdd,
+    WriteBegin,
+    SyncEnter,
     BioQueue,
     Issue,
     QueueReturn,
@@ -26,13 +29,15 @@ pub enum Mark {
     ScsiDone,
     Complete,
     DioComplete,
+    PagesGot,
+    SyncExit,
     UringComplete,
     SyscallExit,
 }
 
 impl Mark {
     /// How many there are.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 28;
 
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -40,6 +45,9 @@ impl Mark {
         Self::SyscallEnter,
         Self::UringSubmit,
         Self::FsBegin,
+        Self::PageAdd,
+        Self::WriteBegin,
+        Self::SyncEnter,
         Self::BioQueue,
         Self::Issue,
         Self::QueueReturn,
@@ -57,6 +65,8 @@ impl Mark {
         Self::ScsiDone,
         Self::Complete,
         Self::DioComplete,
+        Self::PagesGot,
+        Self::SyncExit,
         Self::UringComplete,
         Self::SyscallExit,
     ];
@@ -71,6 +81,9 @@ impl Mark {
             Self::SyscallEnter => "sys_enter",
             Self::UringSubmit => "io_uring_submit_req",
             Self::FsBegin => "iomap_dio_rw_begin",
+            Self::PageAdd => "mm_filemap_add_to_page_cache",
+            Self::WriteBegin => "ext4_da_write_begin",
+            Self::SyncEnter => "ext4_sync_file_enter",
             Self::BioQueue => "block_bio_queue",
             Self::Issue => "block_rq_issue",
             Self::QueueReturn => "queue_rq_return",
@@ -88,6 +101,8 @@ impl Mark {
             Self::ScsiDone => "scsi_dispatch_cmd_done",
             Self::Complete => "block_rq_complete",
             Self::DioComplete => "iomap_dio_complete",
+            Self::PagesGot => "mm_filemap_get_pages",
+            Self::SyncExit => "ext4_sync_file_exit",
             Self::UringComplete => "io_uring_complete",
             Self::SyscallExit => "sys_exit",
         }

@@ -39,6 +39,10 @@ pub enum Op {
     Bio,
     /// A direct I/O of iomap, where the architecture has no events of system calls.
     DirectIo,
+    /// A read through the page cache, there.
+    PageRead,
+    /// A write through the page cache that its file's flags make wait (`O_SYNC`), there.
+    PageWrite,
 }
 
 impl Op {
@@ -95,6 +99,8 @@ impl Op {
             Self::IoUring => "io_uring",
             Self::Bio => "bio",
             Self::DirectIo => "iomap_dio",
+            Self::PageRead => "page_read",
+            Self::PageWrite => "page_write",
         }
     }
 
@@ -157,6 +163,7 @@ impl Op {
                 | Self::Splice
                 | Self::Sendfile
                 | Self::CopyFileRange
+                | Self::PageWrite
         );
         data || self.is_flush()
     }

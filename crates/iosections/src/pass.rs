@@ -32,16 +32,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(task) = c.task.filter(|_| c.pid == now.pid()) else {
             return false;
         };
-        if matches!(class, Class::Other | Class::Noted | Class::IoDone) {
-            if class != Class::Other {
+        let nothing = class == Class::Uncalled && !self.options.without_calls;
+        if nothing || matches!(class, Class::Other | Class::Noted | Class::IoDone) {
+            if !nothing && class != Class::Other {
                 c.note();
             }
             return true;
         }
         let task = self.tasks.get(task);
         let noted = match class {
-            Class::DioComplete => c.ended.is_empty() && !self.options.direct_are_ios,
-            Class::FsBegin if self.options.direct_are_ios => false,
+            Class::DioComplete => c.ended.is_empty() && !self.options.without_calls,
+            Class::FsBegin if self.options.without_calls => false,
             Class::FsBegin => {
                 let call = task.and_then(|task| task.call.as_ref());
                 call.is_none_or(|call| call.asked <= 1)

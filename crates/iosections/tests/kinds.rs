@@ -42,39 +42,6 @@ fn a_call_that_may_be_an_io_is_one_if_requests_come_of_it() {
     assert_eq!(only(&outcome).direction, b'D');
 }
 
-/// User Mode Linux has no events of system calls.
-#[test]
-fn a_direct_io_is_an_io_where_there_are_no_calls() {
-    let options = Options {
-        direct_are_ios: true,
-        ..options()
-    };
-    let lines = [
-        (100, 0, 1, Kind::FsBegin),
-        (110, 0, 1, queue("R", 8, 8)),
-        (120, 0, 1, issue("R", 8, 8)),
-        (140, 0, 1, sleep(0)),
-        (200, 0, 0, IRQ),
-        (215, 0, 0, complete("R", 8, 8)),
-        (216, 0, 0, Kind::Waking(1)),
-        (220, 0, 0, Kind::IrqExit),
-        (230, 0, 0, preempt(1)),
-        (250, 0, 1, Kind::DioComplete),
-        (300, 0, 1, Kind::FsBegin),
-    ];
-    let outcome = run_with(options, &lines);
-    let io = only(&outcome);
-    assert_eq!((io.start, io.end, io.op), (100, 250, Op::DirectIo));
-    assert_eq!((io.bytes, io.direction), (4096, b'R'));
-    assert_eq!(
-        (io.marks[0], io.marks[3]),
-        (Mark::FsBegin, Mark::DioComplete)
-    );
-    // The second one's end is not there.
-    assert_eq!((outcome.ios.seen, outcome.ios.incomplete), (2, 1));
-    assert_eq!(run(&lines).ios.seen, 0);
-}
-
 #[test]
 fn every_bio_is_an_io_where_there_are_no_calls() {
     let options = Options {

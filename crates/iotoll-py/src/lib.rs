@@ -52,7 +52,7 @@ struct Choice {
     counts: Option<Vec<(u32, u64, u64)>>,
     count_events: Option<bool>,
     keep_ios: Option<bool>,
-    direct_are_ios: Option<bool>,
+    without_calls: Option<bool>,
 }
 
 impl Choice {
@@ -74,7 +74,7 @@ impl Choice {
                 "counts" => wanted.counts = triples(&value)?,
                 "count_events" => wanted.count_events = value.extract()?,
                 "keep_ios" => wanted.keep_ios = value.extract()?,
-                "direct_are_ios" => wanted.direct_are_ios = value.extract()?,
+                "without_calls" => wanted.without_calls = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -121,7 +121,7 @@ impl Choice {
                 least: self.min_size,
                 most: self.max_size,
             },
-            direct_are_ios: self.direct_are_ios.unwrap_or(false),
+            without_calls: self.without_calls.unwrap_or(false),
             keep_ios: self.keep_ios.unwrap_or(true),
             count_events,
             turns: self.turns,

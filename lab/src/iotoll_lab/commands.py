@@ -26,6 +26,7 @@ COMMANDS = {
 }
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
+    "experiment both": ("iotoll experiment both --pairs 6",),
     "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
     "experiment contention": ("iotoll experiment contention --only lock",),
     "experiment core": ("iotoll experiment core", "iotoll experiment core runs/NAME"),

@@ -160,11 +160,20 @@ class HostDisk(Model):
 
 
 class OwnDisk(Model):
-    """A disk that the guest's kernel has in its own memory, where ``words`` tell it to."""
+    """A disk that the guest's kernel has in its own memory: ``words`` or a script tell it so."""
 
     size_mb: int = Field(gt=0, description="as the words say")
     node: str = Field(pattern=r"^/dev/[a-z0-9]+$")
-    words: str = Field(min_length=1, description="of the kernel's command line")
+    words: str = Field("", description="of the kernel's command line")
+    script: str = Field(
+        "", pattern=r"^([a-z-]+\.sh)?$", description="of lava-jobs/dut: makes the disk, before all"
+    )
+
+    @model_validator(mode="after")
+    def _made(self) -> OwnDisk:
+        if bool(self.words) == bool(self.script):
+            raise ValueError(f"{self.node} needs either words or a script that makes it")
+        return self
 
 
 class HostBoard(Board):
@@ -200,7 +209,12 @@ class HostBoard(Board):
     def job_settings(self) -> dict[str, str]:
         """Which disks are which, and how records leave the board."""
         targets = {f"TARGET_{name}": disk.node for name, disk in self.devices.items()}
-        return {**targets, "HANDOVER": "disk", "HANDOVER_DISK": self.handover.node}
+        made = {
+            f"MAKE_{name}": f"{disk.script} {disk.size_mb}"
+            for name, disk in self.devices.items()
+            if isinstance(disk, OwnDisk) and disk.script
+        }
+        return {**targets, **made, "HANDOVER": "disk", "HANDOVER_DISK": self.handover.node}
 
 
 LocalBoard = VirtualBoard | HostBoard

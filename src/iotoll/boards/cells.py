@@ -19,7 +19,7 @@ from iotoll.core.errors import UsageError
 from iotoll.core.nearest import nearest
 
 SHAPE = "DEVICE-SIZEk-PATTERN-tTHREADS-MODE"
-DEVICES = ("ufs", "nvme", "emmc", "ubd", "nullblk", "scsidebug")
+DEVICES = ("ufs", "nvme", "emmc", "ubd", "nullblk", "scsidebug", "nvmeloop")
 PATTERNS = tuple(order + op for order in ("rand", "seq") for op in ("read", "write", "rw", "trim"))
 MODES = ("direct", "sync", "dsync", "directsync", "directdsync", "buffered", "fsync", "fdatasync")
 ENGINES = ("libaio", "io_uring")

@@ -45,12 +45,16 @@ def lacking(board: Board, cell: Cell) -> str:
 def _not_traced(cell: Cell) -> str:
     """Why I/Os of a cell do not show where there are no events of system calls; empty if they do.
 
-    `iomap_dio_rw_begin` and `iomap_dio_complete` of one task are the begin and end of an I/O.
+    Which events are their begin and end instead: crates/iosections/src/uncalled.rs.
     """
-    if cell.io_mode != "direct" or cell.op == "trim":
-        return f"no event marks begin and end of {cell.io_mode} I/O there: direct alone"
-    if cell.engine:
-        return f"no event marks begin and end of {cell.engine} there: psync alone"
+    if cell.op == "trim":
+        return "no event marks begin and end of a discard there"
+    if cell.engine == "libaio":
+        return "no event marks begin and end of libaio there: psync or io_uring"
+    if cell.engine and not cell.is_direct:
+        return f"no event marks the begin of {cell.io_mode} I/O by io_uring there: direct alone"
+    if cell.sqpoll or cell.poll:
+        return "polling by io_uring was not tried there"
     return ""
 
 
@@ -98,7 +102,7 @@ def equipped(board: AnyBoard, cells: Sequence[str]) -> AnyBoard:
     parsed = [parse_cell(cell) for cell in cells]
     if isinstance(board, HostBoard):
         used = (board.devices[name] for name in dict.fromkeys(cell.device for cell in parsed))
-        more = [disk.words for disk in used if isinstance(disk, OwnDisk)]
+        more = [disk.words for disk in used if isinstance(disk, OwnDisk) and disk.words]
         return board.model_copy(update={"cmdline": " ".join([board.cmdline, *more])})
     if not isinstance(board, VirtualBoard):
         return board

@@ -130,6 +130,9 @@ class Matrix(Model):
 
     name: str
     devices: list[str]
+    family_devices: list[str] = Field(
+        default_factory=list, description="further devices, of families' cells alone"
+    )
     threads: list[int]
     io_modes: list[str]
     patterns: list[Pattern]
@@ -149,9 +152,14 @@ class Matrix(Model):
     )
 
     @property
+    def all_devices(self) -> list[str]:
+        """The devices of its own cells, and those of families alone."""
+        return list(dict.fromkeys([*self.devices, *self.family_devices]))
+
+    @property
     def family_cells(self) -> dict[str, list[str]]:
         """The cells of each family on this matrix's devices; a family without any is left out."""
-        found = {name: family.cells(self.devices) for name, family in self.families.items()}
+        found = {name: family.cells(self.all_devices) for name, family in self.families.items()}
         return {name: cells for name, cells in found.items() if cells}
 
     @property
@@ -264,13 +272,13 @@ def chosen_cells(
             raise UsageError(f"--cells {text!r}: an item is empty: name a cell or a family")
         hits = [c for c in known if fnmatchcase(c, item)]
         hits = hits or list(families.get(item, [])) or [c for c in more if fnmatchcase(c, item)]
-        hits = hits or _spelled(item, known, families)
+        hits = hits or _spelled(item, [*known, *more], families)
         chosen += [c for c in hits if c not in chosen]
     return chosen
 
 
 def _spelled(item: str, known: list[str], families: Mapping[str, Sequence[str]]) -> list[str]:
-    """The cell that is written out, which the matrix need not name."""
+    """The cell that is written out, which is none of the ``known``, on a device that they have."""
     if any(mark in item for mark in "*?["):
         raise UsageError(f"--cells {item}: no such cell; the nearest is {nearest(item, known)}")
     if item in load_toml(families_path()):

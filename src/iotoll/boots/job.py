@@ -67,7 +67,7 @@ def make_batches(
     batches = []
     own = [name for name in matrix.cells if name in set(cells)]
     wanted = [parse_cell(name) for name in dict.fromkeys([*own, *cells])]
-    devices = [d for d in matrix.devices if any(c.device == d for c in wanted)]
+    devices = [d for d in matrix.all_devices if any(c.device == d for c in wanted)]
     for device in devices:
         groups: dict[tuple[str, ...], list[Cell]] = {}
         for cell in (c for c in wanted if c.device == device):
@@ -77,6 +77,8 @@ def make_batches(
             batch = _batch(matrix, "-".join((device, *setting)), device)
             for key in ("libaio", "io_uring", "fsync", "trim"):
                 batch.events += matrix.events.get(key, []) if key in setting else []
+            if any(not cell.is_direct and not cell.sync_every for cell in members):
+                batch.events += matrix.events.get("cached", [])
             batch.settings = _settings(members[0])
             batch.runs = [FioRun(c.name, c, matrix.ios(c)) for c in members]
             batches.append(batch)

@@ -318,15 +318,26 @@ def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:
     )
 
 
-_SHORTENED = (
-    "this board has no events of system calls: vfs_fs begins at iomap_dio_rw_begin and return ends"
-    " at iomap_dio_complete, and what lies outside of them is in no section"
-)
-
-
 def _may_block(setup: Setup) -> bool:
     """Whether a verdict on this board's time blocks; a native board says so in its file."""
     return not isinstance(setup.board, HostBoard) or setup.board.can_gate
+
+
+def _shortened(setup: Setup) -> str:
+    """Between which events a native board's I/Os lie, as its records say; empty without any."""
+    cells: dict[str, list[str]] = {}
+    for cell, records in setup.result("base").cells.items():
+        ends = [r.marks.get(name) for r in records[:1] for name in ("start", "end")]
+        marks = [max(found, key=found.__getitem__) for found in ends if found]
+        if len(marks) == 2:
+            cells.setdefault(" to ".join(marks), []).append(cell)
+    if not cells:
+        return ""
+    spans = "; ".join(f"{span} ({some_of(named, 4)})" for span, named in cells.items())
+    return (
+        "this board has no events of system calls: vfs_fs begins and return ends with other events,"
+        f" and what lies outside of these is in no section: {spans}"
+    )
 
 
 def _busy(setup: Setup) -> str:
@@ -342,7 +353,7 @@ def _busy(setup: Setup) -> str:
 
 
 def _warnings(setup: Setup) -> list[str]:
-    native = [_SHORTENED, _busy(setup)] if isinstance(setup.board, HostBoard) else []
+    native = [_shortened(setup), _busy(setup)] if isinstance(setup.board, HostBoard) else []
     return [text for text in native if text] + [
         f"{side}, {cell}: {text}"
         for side in setup.sides

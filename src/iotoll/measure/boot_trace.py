@@ -28,7 +28,7 @@ from iotoll.measure.fio_choice import Calls
 from iotoll.measure.io_order import GATE_COLUMNS, ordered
 from iotoll.measure.iotable import IoTable, from_native
 from iotoll.measure.load_ran import other_load
-from iotoll.measure.reconcile import TOLERANCES, reconcile
+from iotoll.measure.reconcile import TOLERANCES, reconcile, reconcile_without_calls
 from iotoll.measure.substeps import steps
 from iotoll.measure.windows import read_windows
 from iotoll.measure.work import read_work
@@ -160,7 +160,7 @@ def analyze_boot(
     for file in files:
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
             options: Options = {"device": device, "comm": COMM, "turns": turns, "tracing": tracing}
-            options["direct_are_ios"] = boot.facts.before.get(CALLS) == "iomap"
+            options["without_calls"] = boot.facts.before.get(CALLS) == "iomap"
             every = list(measure(file, list(runs), boot.clock, **options))
             for measured in every:
                 name = measured.window.name
@@ -315,6 +315,7 @@ class Measured:
     data: dict[str, Any]
     table: IoTable
     comm: str | None
+    without_calls: bool = False
 
 
 def measure(
@@ -327,7 +328,14 @@ def measure(
     with file.reading():
         found = _native.analyze(str(file.data), windows=spans, **options)
     for window, (text, raw) in zip(windows, found, strict=True):
-        yield Measured(file, window, json.loads(text), from_native(raw), options.get("comm"))
+        yield Measured(
+            file,
+            window,
+            json.loads(text),
+            from_native(raw),
+            options.get("comm"),
+            bool(options.get("without_calls")),
+        )
 
 
 def make_record(
@@ -355,7 +363,11 @@ def make_record(
         allowed = None if virtual and clock is Clock.TIME else TOLERANCES[clock]
         marker = jobs.get(f"mark-{name}")
         beside = jobs.get(f"beside-{name}")
-        check = reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured), beside)
+        check = (
+            reconcile_without_calls(job, table, seen)
+            if measured.without_calls
+            else reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured), beside)
+        )
     record = CellRecord(
         cell=name,
         clock=clock,

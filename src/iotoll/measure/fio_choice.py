@@ -34,8 +34,8 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 Page faults are no system calls: of ``mmap`` the trace has no I/O, and the check says so.
 """
 
-DIRECT = "iomap_dio"
-"""Column ``op`` of a direct I/O where no event tells of system calls, so not of which it is."""
+UNCALLED = ("iomap_dio", "page_read", "page_write")
+"""Column ``op`` of I/Os where no event tells of system calls, so not of which they are."""
 ASYNCHRONOUS = ("io_submit", "io_uring")
 TRIMS = ("ioctl", "fallocate")
 """What a synchronous engine trims with."""
@@ -106,7 +106,7 @@ class FioChoice:
         return table.take(wanted)
 
     def _wanted(self, ops: npt.NDArray[np.object_], size: Ints) -> Mask:
-        named: Mask = np.isin(ops.astype(str), (*self.ops, DIRECT))
+        named: Mask = np.isin(ops.astype(str), (*self.ops, *UNCALLED))
         return named & (self.low <= size) & (size <= self.high)
 
     def __str__(self) -> str:

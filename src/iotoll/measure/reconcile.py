@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotoll.measure.fio import BUCKET, FioJob, Latency
-from iotoll.measure.fio_choice import DIRECT, Calls, FioChoice, choice
+from iotoll.measure.fio_choice import Calls, FioChoice, choice
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock
 from iotoll.records.models.io_checks import FigureCheck, FioCheck
@@ -100,7 +100,7 @@ def reconcile(
     """
     wanted = choice(job) if rest else None
     chosen = marker and (not wanted or wanted.covers(choice(marker)))
-    before = marker.ios if marker and chosen and not _is_direct(table) else 0
+    before = marker.ios if marker and chosen else 0
     notes: list[str] = []
     found = _found(job, wanted, table, seen, rest)
     if wanted and found.seen < seen:
@@ -132,6 +132,55 @@ def reconcile(
     )
 
 
+def reconcile_without_calls(job: FioJob, table: IoTable, seen: int) -> FioCheck:
+    """As `reconcile`, where no event tells of system calls (User Mode Linux).
+
+    Neither shows there what the marker job reads from memory, nor how long a call takes.
+    """
+    if len(table) and (table["op"] == "fsync").all():
+        return _of_syncs(job, seen)
+    wanted = choice(job)
+    ios = wanted.ios(table) if wanted else table
+    others = len(table) - len(ios)
+    notes = ["latencies: fio's also hold the ways in and out of the kernel, unmarked here"]
+    if others:
+        notes.append(f"{others:,} others: fio's options ask for {wanted}")
+    ios_agree = seen - others == job.ios
+    bytes_agree = None
+    if not ios_agree:
+        notes.append("bytes: the numbers of I/Os differ")
+    elif len(ios) < job.ios:
+        notes.append(f"bytes: {job.ios - len(ios)} of {job.ios} I/Os have no values")
+    else:
+        bytes_agree = int(ios["bytes"].sum()) == job.bytes
+    return FioCheck(
+        ios_agree=ios_agree,
+        ios_in_trace=seen - others,
+        bytes_agree=bytes_agree,
+        figures=[],
+        not_compared=notes,
+    )
+
+
+def _of_syncs(job: FioJob, seen: int) -> FioCheck:
+    """Of a cell whose fsyncs are its I/Os: where no event tells of calls, no write shows.
+
+    fio counts no fdatasync, and ends a thread without syncing its last write.
+    """
+    every = job.options.get("fdatasync", "")
+    agree = seen == job.syncs
+    if not job.syncs and every.isdigit() and int(every):
+        threads, most = job.options.get("numjobs", "1"), job.ios // int(every)
+        agree = threads.isdigit() and most - int(threads) <= seen <= most
+    return FioCheck(
+        ios_agree=agree,
+        ios_in_trace=seen,
+        bytes_agree=None,
+        figures=[],
+        not_compared=["writes, bytes and latencies: the fsyncs alone show here"],
+    )
+
+
 def _latencies(
     job: FioJob,
     durations: Ints,
@@ -143,8 +192,6 @@ def _latencies(
     """Compare the latencies; none, with a note why, where fio measured something else."""
     if tolerances is None:
         notes.append("latencies: times of a virtual board are a smoke test")
-    elif _is_direct(found.table):
-        notes.append("latencies: fio's also hold the ways in and out of the kernel, unmarked here")
     elif job.options.get("sqthread_poll", "0") == "1":
         notes.append("latencies: fio's also hold the wait until the kernel's thread looks")
     elif job.options.get("iodepth", "1") != "1":
@@ -206,15 +253,6 @@ def _without_marker(table: IoTable, before: int) -> IoTable:
 def _is_sync(table: IoTable) -> bool:
     kind = table.get("kind")
     return kind is None or bool((kind == "sync").all())
-
-
-def _is_direct(table: IoTable) -> bool:
-    """Whether I/Os are known by iomap's events alone: no event tells of system calls.
-
-    The marker job's read of the page cache does not show there.
-    """
-    op = table.get("op")
-    return op is not None and bool(len(table)) and bool((op == DIRECT).all())
 
 
 def _whole(table: IoTable) -> Ints:

@@ -195,9 +195,14 @@ def _is_nothing(rule: SelectionRule) -> bool:
 def _effect(
     rule: SelectionRule, all_cells: Sequence[str], families: Families
 ) -> tuple[list[str], str]:
-    """Return the rule's cells in this matrix and its families, and the effect in words."""
+    """Return the rule's cells in this matrix and its families, and the effect in words.
+
+    Where the matrix has none of the rule's devices, families stand for them, else all of it does.
+    """
     cells, effect = _own_effect(rule, all_cells)
     known = [name for name in rule.families if name in families]
+    if known and rule.devices and not any(_is_of(rule.devices, cell) for cell in all_cells):
+        cells = []
     if not rule.families or (not known and rule.devices != ()):
         return cells, effect
     if not known:
@@ -214,10 +219,14 @@ def _own_effect(rule: SelectionRule, all_cells: Sequence[str]) -> tuple[list[str
     if not rule.devices:
         return [], "nothing"
     names = " and ".join(rule.devices)
-    cells = [cell for cell in all_cells if cell.split("-", 1)[0] in rule.devices]
+    cells = [cell for cell in all_cells if _is_of(rule.devices, cell)]
     if not cells:
         return list(all_cells), f"full matrix, as it has no {names} cell"
     return cells, f"{names} cells"
+
+
+def _is_of(devices: Collection[str], cell: str) -> bool:
+    return cell.partition("-")[0] in devices
 
 
 def _sentence(

@@ -18,7 +18,7 @@ NBSP = "\u00a0"
 _MODES = ("direct", "sync")
 DEVICES = {
     **{"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC", "ubd": "ubd"},
-    **{"nullblk": "null_blk", "scsidebug": "scsi_debug"},
+    **{"nullblk": "null_blk", "scsidebug": "scsi_debug", "nvmeloop": "nvme-loop"},
 }
 """How people write a device of a matrix, in the order of reports."""
 # The last group turns the direction of writing: what is shown is then not what is there.

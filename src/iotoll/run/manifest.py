@@ -165,14 +165,14 @@ def clock_of(board: AnyBoard, request: RunRequest) -> Clock:
 def check_devices(board: AnyBoard, matrix: Matrix) -> None:
     """Raise UsageError when the board lacks a device of the matrix, or room for its files."""
     known = set(board.hardware.devices if isinstance(board, RealBoard) else board.devices)
-    if lacking := [device for device in matrix.devices if device not in known]:
+    if lacking := [device for device in matrix.all_devices if device not in known]:
         raise UsageError(
             f"matrix {matrix.name} measures {lacking[0]}, which board {board.name} does not have:"
             " name another --matrix"
         )
     if isinstance(board, RealBoard):
         return  # the board itself looks how large its partitions are (lava-jobs/dut/prepare.sh)
-    for device in matrix.devices:
+    for device in matrix.all_devices:
         file_mb, size_mb = matrix.settings(device).file_mb, board.devices[device].size_mb
         if 2 * file_mb >= size_mb:
             raise UsageError(

@@ -7,13 +7,15 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from iotoll.boards.board import HostBoard, load_board, load_virtual_board
+from iotoll.boards.board import HostBoard, OwnDisk, load_board, load_virtual_board
 from iotoll.boards.cells import parse_cell
-from iotoll.boards.equip import equipped, lacking
+from iotoll.boards.equip import equipped, families, lacking
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.qemu import BootFiles
 from iotoll.boards.uml import RunningHost, uml_command
+from iotoll.boots.job import make_batches
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.kernels.kconfig import fragment_path, read_fragment
@@ -75,11 +77,16 @@ def test_no_matrix_is_the_boards_own() -> None:
     ("cell", "why"),
     [
         ("ubd-4k-randread-t1-direct", ""),
-        ("ubd-4k-randwrite-t1-sync", "no event marks begin and end of sync I/O there"),
-        ("ubd-4k-seqread-t1-buffered", "no event marks begin and end of buffered I/O there"),
-        ("ubd-4k-randread-t1-direct-io_uring", "no event marks begin and end of io_uring there"),
+        ("ubd-4k-randwrite-t1-sync", ""),
+        ("ubd-4k-seqread-t1-buffered", ""),
+        ("ubd-4k-randwrite-t8-fsync32", ""),
+        ("ubd-4k-randread-t1-direct-io_uring-qd32", ""),
+        ("nvmeloop-4k-randwrite-t1-directdsync", ""),
+        ("ubd-4k-randread-t1-sync-io_uring", "no event marks the begin of sync I/O by io_uring"),
+        ("ubd-4k-randread-t1-direct-io_uring-sqpoll", "polling by io_uring was not tried there"),
+        ("ubd-4k-randread-t1-direct-libaio", "no event marks begin and end of libaio there"),
         ("ubd-4k-randread-t1-direct-raw", "a second disk is known of virtual boards alone"),
-        ("ubd-4k-randtrim-t1-direct", "no event marks begin and end of direct I/O there"),
+        ("ubd-4k-randtrim-t1-direct", "no event marks begin and end of a discard there"),
     ],
 )
 def test_cells_whose_ios_would_not_show_are_refused(board: HostBoard, cell: str, why: str) -> None:
@@ -165,6 +172,32 @@ def test_a_disk_of_the_kernels_own_is_there_for_the_cells_that_use_it(board: Hos
     found = equipped(board, matrix.cells)
     assert "null_blk.nr_devices=1" in found.cmdline and "scsi_debug.add_host=1" in found.cmdline
     assert [disk.node for disk in board.disks] == ["/dev/ubda", "/dev/ubdb"]
+
+
+def test_a_disk_that_a_script_makes_is_made_where_cells_use_it(board: HostBoard) -> None:
+    disk = board.devices["nvmeloop"]
+    assert isinstance(disk, OwnDisk)
+    assert (data_dir("lava-jobs") / "dut" / disk.script).is_file()
+    assert board.job_settings["MAKE_nvmeloop"] == f"{disk.script} {disk.size_mb}"
+    assert board.job_settings["TARGET_nvmeloop"] == disk.node
+    # The kernel's command line says nothing of it.
+    assert equipped(board, ["nvmeloop-4k-randread-t1-direct"]).cmdline == board.cmdline
+    for both in ({"words": "x=1", "script": "x.sh"}, {}):
+        with pytest.raises(ValidationError, match="either words or a script"):
+            OwnDisk.model_validate({"size_mb": 1, "node": "/dev/x", **both})
+
+
+def test_cells_of_families_have_disks_that_the_matrix_itself_does_without(
+    board: HostBoard,
+) -> None:
+    matrix = load_matrix("host-uml")
+    known = families(board, matrix)
+    assert list(known) == list(matrix.families)
+    batches = make_batches(matrix, known["nvme-loop"] + known["page-cache"], calibrate=False)
+    assert [batch.name for batch in batches] == ["ubd", "nvmeloop"]
+    assert "filemap:mm_filemap_get_pages" in batches[0].events
+    assert "nvme:nvme_complete_rq" in batches[1].events
+    assert not [event for event in batches[1].events if event.startswith("filemap")]
 
 
 def test_its_verdicts_inform(board: HostBoard) -> None:

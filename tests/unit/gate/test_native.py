@@ -21,6 +21,8 @@ from iotoll.records.models import (
 from iotoll.records.text import MINUS, NBSP, clock_note
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.findings import findings
+from iotoll.reports.publish.kcidb import kcidb
+from iotoll.reports.publish.note import note
 from iotoll.verdict.findings import of_native, of_times
 from iotoll.verdict.policy import load_time_policy
 from iotoll.verdict.time.clocks import CONFIRMED
@@ -160,3 +162,14 @@ def test_its_nanoseconds_are_no_boards() -> None:
     note = clock_note(Clock.TIME, virtual=False, native=True)
     assert "this machine's CPU" in note and "real board" not in note
     assert clock_note(Clock.TIME, virtual=False) == "Nanoseconds on a real board."
+
+
+def test_no_output_of_a_native_run_speaks_of_a_real_board() -> None:
+    run = gather(real("regression"))
+    told = {"accelerator": "none", "runner": "local", "clock": Clock.TIME, "board": "host-uml"}
+    evidence = replace(
+        run, manifest=run.manifest.model_copy(update=told), verdict=timed(0.05), sides={}
+    )
+    assert evidence.native and not evidence.virtual
+    found = [kcidb(evidence, [], "x"), note(evidence, [])]
+    assert all("on this machine" in text and "real board" not in text for text in found)

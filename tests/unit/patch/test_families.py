@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards.board import load_virtual_board
+from iotoll.boards.board import load_board, load_virtual_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
 from iotoll.core.errors import UsageError
@@ -86,7 +86,10 @@ def test_families_that_are_promised_are_run_or_named_with_a_board_that_runs_them
         for name in set(rule.families) & set(FAMILIES):
             assert FAMILIES[name], name
         for name in set(rule.families) - set(FAMILIES):
-            assert rule.unmeasured or selection._families()[name].get("board"), name
+            family = selection._families()[name]
+            # One of other devices stands on its board for what the matrix has itself.
+            other = not set(family["devices"]) & set(MATRIX.devices)
+            assert rule.unmeasured or family.get("board") or other, name
     assert chosen >= set(FAMILIES["io_uring"]), "requests are allocated in batches there (G1.4)"
 
 
@@ -181,3 +184,29 @@ def test_every_planted_cost_says_what_it_must_show() -> None:
     assert patches == set(EXPECTED)
     for expected in EXPECTED.values():
         assert expected["grows"] and expected["families"]
+
+
+@pytest.mark.parametrize(
+    ("path", "family", "own"),
+    [
+        ("drivers/scsi/scsi_lib.c", "scsi-debug", False),
+        ("drivers/nvme/host/core.c", "nvme-loop", False),
+        ("io_uring/rw.c", "io_uring", False),
+        ("mm/filemap.c", "page-cache", True),
+        ("fs/ext4/inode.c", "page-cache", True),
+        ("fs/jbd2/commit.c", "fsync", True),
+        ("block/blk-core.c", "", True),
+    ],
+)
+def test_the_native_board_runs_what_a_patch_may_slow(path: str, family: str, own: bool) -> None:
+    """Its own cells stay quick: what takes other ways than they do has families."""
+    board, matrix = load_board("host-uml"), load_matrix("host-uml")
+    known = families(board, matrix)
+    record = selection.select([path], matrix.cells, families=known)
+    chosen = {choice.cell for choice in record.cells}
+    assert chosen.issuperset(known[family] if family else ())
+    assert (chosen >= set(matrix.cells)) == own and bool(chosen & set(matrix.cells)) == own
+    assert record.left_out == {}
+    # Boards whose matrix has these devices itself are told nothing of it.
+    default = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert not {"page-cache", "scsi-debug", "nvme-loop"} & set(default.left_out)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from iotoll_lab.experiments.both import both_command
 from iotoll_lab.experiments.builds import builds_command
 from iotoll_lab.experiments.contention import contention_command
 from iotoll_lab.experiments.core import core_command
@@ -33,6 +34,7 @@ def experiment_group() -> None:
 
 
 for _command in (
+    both_command,
     builds_command,
     contention_command,
     core_command,

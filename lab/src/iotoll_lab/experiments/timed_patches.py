@@ -20,7 +20,7 @@ MANY = 6
 PLACES: dict[str, tuple[str, str]] = {
     "vfs_fs": ("fs/iomap/direct-io.c", "iomap_dio_bio_iter"),
     "submission": ("block/blk-mq.c", "blk_mq_submit_bio"),
-    "completion": ("block/blk-mq.c", "blk_mq_end_request"),
+    "completion": ("block/blk-mq.c", "blk_update_request"),
 }
 """Section to the file and the function, one call for each I/O, that gets the delay."""
 
@@ -39,7 +39,9 @@ static __always_inline void iotoll_delay(unsigned long n)
 	static unsigned int calls __maybe_unused;
 
 	if ({condition})
-		asm volatile("1: sub $1, %0\\n jnz 1b" : "+r" (n) : : "cc");
+		do
+			asm volatile("" : "+r" (n));
+		while (--n);
 }}
 """
 
@@ -65,13 +67,21 @@ class Delay:
 
         Raises UsageError where the tree has no such function.
         """
-        path, function = PLACES[self.section]
         turns = max(1, round(base_ns * self.percent / 100 / turn_ns))
         turns *= EVERY if self.when == "every16th" else 1
-        helper = DELAY.format(condition=CONDITIONS[self.when])
-        text = entered(read(path), path, function, f"\tiotoll_delay({turns});\n", helper)
-        what = f"{function}(): {turns} turns of a loop, {self.when}"
-        return made_of("delay", self.name, what, {path: text}, read)
+        return delayed(self.name, self.section, turns, self.when, read)
+
+
+def delayed(name: str, section: str, turns: int, when: When, read: Read) -> Variant:
+    """A patch with a loop of so many turns, of two instructions each on any CPU.
+
+    Raises UsageError where the tree has no such function.
+    """
+    path, function = PLACES[section]
+    helper = DELAY.format(condition=CONDITIONS[when])
+    text = entered(read(path), path, function, f"\tiotoll_delay({turns});\n", helper)
+    what = f"{function}(): {turns} turns of a loop, {when}"
+    return made_of("delay", name, what, {path: text}, read)
 
 
 DELAYS: tuple[Delay, ...] = (

@@ -112,7 +112,7 @@ def _context(page: Page) -> dict[str, Any]:
         "flames": {cell: _image(svg) for cell, svg in evidence.flames.items()},
         "figures": page.figures,
         "unit": unit_label(unit_of(evidence), evidence.clock),
-        "note": clock_note(evidence.clock, evidence.virtual),
+        "note": clock_note(evidence.clock, evidence.virtual, evidence.native),
         "groups": by_group(page.views),
         "cell_table": tables.cell_figures,
         "cell_judgements": tables.cell_judgements,

@@ -35,7 +35,9 @@ def side_table(result: SideResult, console: Console) -> None:
     kernel = f"Linux {result.source.version}" if result.source else "ready-made image"
     console.print(Text(f"{kernel}, {plural(len(result.cells), 'cell')}, {boots}", "bold"))
     virtual = any(boot.virtual for boot in result.boots)
-    console.print(Text(clock_note(result.clock, virtual), "dim"))
+    # Of all boards, User Mode Linux alone has no events of system calls.
+    native = any(boot.facts.before.get("calls") for boot in result.boots)
+    console.print(Text(clock_note(result.clock, virtual, native), "dim"))
     corrected = _is_corrected(result)
     records = [record for several in result.cells.values() for record in several]
     kind = "corrected median" if corrected else "raw median"

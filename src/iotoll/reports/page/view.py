@@ -203,9 +203,18 @@ def _share(record: CellRecord, section: Section) -> float | None:
     return part / whole if part is not None and whole else None
 
 
+def ends_unmarked(record: CellRecord) -> bool:
+    """Whether no event marks where a completion begins: its zeros are no values.
+
+    So it is with a disk that ends a request in its queue function (null_blk, scsi_debug).
+    """
+    return set(record.marks.get("interrupt", ())) == {"none"}
+
+
 def figures(records: list[CellRecord], section: Section) -> SectionFigures:
     """Condense one section over the usable boots of one cell."""
-    usable = [r for r in records if r.invalid is None and section in r.sections]
+    told = [r for r in records if not (section is Section.COMPLETION and ends_unmarked(r))]
+    usable = [r for r in told if r.invalid is None and section in r.sections]
     parts = [r.sections[section] for r in usable]
     if not parts:
         return SectionFigures()

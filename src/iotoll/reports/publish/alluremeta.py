@@ -60,7 +60,7 @@ def _changing(evidence: Evidence) -> dict[str, str]:
 
 def _words(evidence: Evidence, check: Check) -> str:
     """Plain text; Allure shows a description as markdown, so nothing of a run's own goes in."""
-    lines = [clock_note(evidence.clock, evidence.virtual)]
+    lines = [clock_note(evidence.clock, evidence.virtual, evidence.native)]
     if check.comparison:
         unit = evidence.clock.unit.value
         lines.insert(0, f"Candidate minus base: {moved_by(check.comparison)} {unit}.")

@@ -192,7 +192,8 @@ class _Report:
     def _environment(self, result: SideResult | None) -> dict[str, Any]:
         """The board; of a virtual one with the words that keep it from reading as a real one."""
         manifest = self.evidence.manifest
-        note = clock_note(self.evidence.clock, self.evidence.virtual)
+        evidence = self.evidence
+        note = clock_note(evidence.clock, evidence.virtual, evidence.native)
         tools = result.boots[0].tools if result and result.boots else {}
         misc = {
             "board": _plain(manifest.board),

@@ -149,7 +149,8 @@ def _facts(evidence: Evidence) -> str:
     facts = dict(summary(evidence))
     shown = [code(candidate_title(evidence))]
     shown += [text(facts[name]) for name in ("Kernel", "Board", "Matrix") if name in facts]
-    return f"{' · '.join(shown)}  \n{text(clock_note(evidence.clock, evidence.virtual))}"
+    note = clock_note(evidence.clock, evidence.virtual, evidence.native)
+    return f"{' · '.join(shown)}  \n{text(note)}"
 
 
 def _folded(title: str, body: str) -> str:
