@@ -81,14 +81,14 @@ test-long: lint dist
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest -m long $(QUICK)
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
 
-# The quick tests with the lowest versions that pyproject.toml allows; the test tools are as ever, but
+# The quick tests with the lowest versions that both pyproject.toml allow; the test tools are as ever, but
 # for what they ask of these.
 LOWEST := target/lowest
 test-lowest: setup
 	uv=$$(ls -d $(CURDIR)/.cache/uv-*/bin/uv | tail -n 1); \
 	$$uv venv --quiet --clear $(LOWEST); \
 	$$uv pip compile --quiet --resolution lowest-direct --extra allure --extra history pyproject.toml \
-		--output-file $(LOWEST)/requirements.txt; \
+		lab/pyproject.toml --no-emit-package iotoll --output-file $(LOWEST)/requirements.txt; \
 	$$uv pip install --quiet --python $(LOWEST)/bin/python -r $(LOWEST)/requirements.txt \
 		hypothesis jsonschema-rs pytest-timeout pytest-xdist xmlschema; \
 	$$uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable . --editable lab
