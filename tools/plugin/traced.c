@@ -326,22 +326,6 @@ static uint64_t instruction_at(struct qemu_plugin_tb *tb, uint32_t place)
     return qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, place));
 }
 
-/* The first edge that is not before an address. */
-static int64_t edge_from(uint64_t address)
-{
-    int64_t low = 0, high = edge_count;
-
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (edges[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void watch_edge(struct qemu_plugin_insn *insn, guint edge, guint early)
 {
     qemu_plugin_register_vcpu_insn_exec_cb(insn, on_edge, QEMU_PLUGIN_CB_NO_REGS,
@@ -353,7 +337,7 @@ static void watch_edges(struct qemu_plugin_tb *tb, const struct translated *code
     uint64_t from = qemu_plugin_tb_vaddr(tb);
     uint32_t place = 0;
 
-    for (int64_t next = edge_from(from); next < edge_count; next++) {
+    for (int64_t next = edge_from(edges, edge_count, from); next < edge_count; next++) {
         bool is_branch = edges[next].kind == EDGE_BRANCH;
         bool is_behind = is_branch || edges[next].kind == EDGE_END_BEHIND;
 

@@ -114,3 +114,18 @@ int64_t read_edges(const char *path, struct edge **edges)
     *edges = entries;
     return count;
 }
+
+int64_t edge_from(const struct edge *edges, int64_t count, uint64_t address)
+{
+    int64_t low = 0, high = count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (edges[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

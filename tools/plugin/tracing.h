@@ -100,4 +100,7 @@ bool tracing_end(struct tracing_file *file);
 /* Reads a file of edges, which rise, into memory that the caller frees; -1 if it cannot be read. */
 int64_t read_edges(const char *path, struct edge **edges);
 
+/* The number of the first of so many edges, which rise, that is not before an address. */
+int64_t edge_from(const struct edge *edges, int64_t count, uint64_t address);
+
 #endif

@@ -250,9 +250,8 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
 
     policy = setup.instructions_policy
     base, candidate = (setup.result(side) for side in setup.sides)
-    judged = rule.judge(
-        base, candidate, policy, setup.cells, by_evidence=not accepts_growth(setup.run)
-    )
+    # A regression that trailers accept is none, so all must be decided then.
+    judged = rule.judge(base, candidate, policy, setup.cells, by_evidence=not trailers(setup.run))
     numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
@@ -287,10 +286,10 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     )
 
 
-def accepts_growth(run: RunDir) -> bool:
-    """Whether trailers accept growth: a regression may then be none, so all must be decided."""
+def trailers(run: RunDir) -> list[str]:
+    """What the candidate's commit messages accept, a line for each trailer."""
     source = run.side("candidate") / "source.json"
-    return source.is_file() and bool(results.read(source, SourceRecord).accepts)
+    return (results.read(source, SourceRecord).accepts if source.is_file() else None) or []
 
 
 def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:

@@ -19,13 +19,12 @@ from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.explain import automatic
 from iotoll.gate import conclude as previous
 from iotoll.gate import prefetch
-from iotoll.gate.conclude import MoreBoots, conclude, failed, tried_notes
+from iotoll.gate.conclude import MoreBoots, conclude, failed, trailers, tried_notes
 from iotoll.records import results
 from iotoll.records.models import (
     Outcome,
     SelectionRecord,
     SideResult,
-    SourceRecord,
     VerdictRecord,
 )
 from iotoll.run.building import Building
@@ -90,12 +89,11 @@ class Flow(Building):
         manifest = self.run.manifest
         if manifest.kind == "measure":
             return
-        source = self.run.side("candidate") / "source.json"
-        asked = results.read(source, SourceRecord).accepts if source.is_file() else None
+        asked = trailers(self.run)
         self._note_reached()
-        verdict = self._verdict(asked or [])
+        verdict = self._verdict(asked)
         if verdict.outcome is Outcome.PASS and self._tried(verdict):
-            verdict = self._verdict(asked or [])
+            verdict = self._verdict(asked)
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def _tried(self, passed: VerdictRecord) -> bool:

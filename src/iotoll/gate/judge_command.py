@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,15 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll.core.errors import UsageError
-from iotoll.gate.conclude import accepts_growth
+from iotoll.gate.conclude import trailers
 from iotoll.records import results
-from iotoll.records.models import CellVerdict, Comparison, Section, SideResult
+from iotoll.records.models import Section, SideResult
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.opening import open_result
 from iotoll.verdict.instructions.lines import SIZES, Lines, ten_lines
 from iotoll.verdict.instructions.rule import judge
 from iotoll.verdict.policy import Policy, load_any_policy
-from iotoll.verdict.words import parts
+from iotoll.verdict.words import all_parts
 
 WHOLE = "whole"
 _NEAR = 3
@@ -61,25 +61,17 @@ def judge_command(
         found = ten_lines(base, candidate, policy, cell, _section(section, policy), element)
         click.echo(json.dumps(_json(found), indent=1)) if as_json else _print(found, Console())
         return
-    by_evidence = not accepts_growth(run)
-    judged = judge(base, candidate, policy, list(candidate.cells), by_evidence)
+    judged = judge(base, candidate, policy, list(candidate.cells), by_evidence=not trailers(run))
     rows = [
         [cell.cell, name, part.moved, f"{part.delta:+g}", part.why or part.confidence]
         for cell in judged.cells
-        for name, part in _parts(cell)
+        for name, part in all_parts(cell)
     ]
     if as_json:
         click.echo(json.dumps([dict(zip(_HEADS, row, strict=True)) for row in rows], indent=1))
         return
     for row in rows:
         click.echo(f"{row[0]}: {row[1]} {row[2]} {row[3]}: {row[4]}")
-
-
-def _parts(cell: CellVerdict) -> Iterator[tuple[str, Comparison]]:
-    """All comparisons of a cell; of elements, those that moved."""
-    yield from parts(cell)
-    for one in cell.elements:
-        yield f"{one.element}:{one.section.value if one.section else WHOLE}", one
 
 
 _HEADS = ("cell", "section", "moved", "delta", "how_sure")

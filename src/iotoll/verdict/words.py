@@ -23,6 +23,13 @@ def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
         yield "work", verdict.work
 
 
+def all_parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
+    """As `parts`, and the elements that moved: ``ELEMENT:SECTION``."""
+    yield from parts(verdict)
+    for one in verdict.elements:
+        yield f"{one.element}:{one.section.value if one.section else 'whole'}", one
+
+
 def moved_lines(
     verdicts: Sequence[CellVerdict], pools: Sequence[PoolRecord], how: str
 ) -> list[str]:

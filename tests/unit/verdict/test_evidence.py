@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.gate.conclude import accepts_growth
+from iotoll.gate.conclude import trailers
 from iotoll.records import results
 from iotoll.records.models import Outcome, Section, SideResult, SourceRecord, WorkRecord
 from iotoll.records.models.analysis import ElementRecord
@@ -188,4 +188,4 @@ def test_trailers_ask_for_all_boots(tmp_path: Path) -> None:
     for accepts, asked in ((None, False), ([], False), (["ufs-* submission +330 why"], True)):
         update = {"side": "candidate", "accepts": accepts}
         results.write(run.side("candidate") / "source.json", source.model_copy(update=update))
-        assert accepts_growth(run) is asked
+        assert bool(trailers(run)) is asked

@@ -156,29 +156,13 @@ static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word)
     }
 }
 
-/* The first edge that is not before an address. */
-static int64_t edge_from(uint64_t address)
-{
-    int64_t low = 0, high = edge_count;
-
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (edges[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Edges rise, and so do the addresses of a block. What is behind an instruction begins with it: it is a branch,
  * or the last copy of traced code. */
 static void watch_edges(struct qemu_plugin_tb *tb, size_t count, const uint32_t *words)
 {
     size_t place = 0;
 
-    for (int64_t next = edge_from(qemu_plugin_tb_vaddr(tb)); next < edge_count; next++) {
+    for (int64_t next = edge_from(edges, edge_count, qemu_plugin_tb_vaddr(tb)); next < edge_count; next++) {
         struct qemu_plugin_insn *insn;
 
         while (place < count &&

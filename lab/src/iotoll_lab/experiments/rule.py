@@ -34,7 +34,7 @@ from iotoll.records.models import (
 from iotoll.records.rundir import RunDir
 from iotoll.verdict.instructions.rule import Judgement, judge_cells
 from iotoll.verdict.policy import Policy, load_policy
-from iotoll.verdict.words import parts
+from iotoll.verdict.words import all_parts, parts
 
 LACKS = "needs boots"
 
@@ -185,12 +185,9 @@ def first(run: RunDir, policy: Policy) -> First:
 def _grown(judged: Judgement) -> Iterator[Part]:
     """What grew that is gated, elements as well; work outside I/Os always needs all boots."""
     for cell in judged.cells:
-        for name, part in _parts(cell):
-            if part.gated and part.moved == "grew":
+        for name, part in all_parts(cell):
+            if name != "work" and part.gated and part.moved == "grew":
                 yield cell.cell, name
-        for one in cell.elements:
-            if one.gated and one.moved == "grew":
-                yield cell.cell, f"{one.element}:{one.section.value if one.section else 'whole'}"
 
 
 @dataclass(frozen=True)

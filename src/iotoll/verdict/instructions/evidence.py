@@ -63,9 +63,8 @@ class Evidence:
 
         Of a section; None is the whole I/O.
         """
-        share = way * (paired.above - paired.below) / paired.pairs
         moved, theirs = way * self.moved(paired, section), way * self.growth(element)
-        return share >= self.rule.ios and 0 < self.rule.changed * moved <= theirs
+        return share_of(paired, way) >= self.rule.ios and 0 < self.rule.changed * moved <= theirs
 
     def moved(self, paired: PairedIosRecord, section: Section | None) -> float:
         """By how much a section moved in a boot's whole cell, all requests of the I/Os together.
@@ -81,6 +80,11 @@ class Evidence:
         if not part.gated or not part.has_moved or part.paired is None:
             return False
         return self.has(part.paired, 1 if part.moved == "grew" else -1, section, element)
+
+
+def share_of(paired: PairedIosRecord, way: int) -> float:
+    """The net share of the I/Os that moved one way (1: grew, -1)."""
+    return way * (paired.above - paired.below) / paired.pairs
 
 
 def of_changed(cell: CellVerdict, evidence: Evidence) -> CellVerdict:

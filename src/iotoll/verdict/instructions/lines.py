@@ -11,7 +11,7 @@ from iotoll.records.models import CellRecord, PairedIosRecord, Section, SideResu
 from iotoll.verdict.elements import in_place
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
-from iotoll.verdict.instructions.evidence import Evidence
+from iotoll.verdict.instructions.evidence import Evidence, share_of
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.record import distribution, size_of, way_of
 from iotoll.verdict.instructions.rule import (
@@ -236,11 +236,11 @@ class _Told:
     def tell(self, paired: PairedIosRecord, way: int) -> tuple[bool, str]:
         """Whether it is enough, and its numbers."""
         rule, theirs = self.evidence.rule, self.evidence.growth(self.element)
-        net = way * (paired.above - paired.below) / paired.pairs
         moved = self.evidence.moved(paired, self.section)
         said = (
-            f"net {net:.0%} of the I/Os, at least {rule.ios:.0%}, and changed functions have"
-            f" {theirs:+,} of {moved:+,.0f} in the cell of a boot, at least {rule.changed:.0%}"
+            f"net {share_of(paired, way):.0%} of the I/Os, at least {rule.ios:.0%}, and changed"
+            f" functions have {theirs:+,} of {moved:+,.0f} in the cell of a boot, at least"
+            f" {rule.changed:.0%}"
         )
         return self.evidence.has(paired, way, self.section, self.element), said
 
