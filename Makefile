@@ -104,6 +104,7 @@ screenshots: setup
 	$(BIN)/python tools/docs/screenshots.py
 
 # The analyser and its peers on one trace: TRACE, or a long one made from a fixture; see docs/speed.md.
+bench: export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 bench:
 	@tools/setup.sh bench
 	cargo build --release --locked --workspace --bins

@@ -168,7 +168,8 @@ impl Cpu {
     }
 }
 
-/// Writes NAME.blktrace.N for every CPU with block events; gives the number of events.
+/// Writes NAME.blktrace.N for every CPU up to the last with block events, as blktrace does; gives
+/// the number of events.
 ///
 /// # Errors
 /// When the trace cannot be read or a file not be written.
@@ -210,6 +211,10 @@ pub fn convert(trace: &Trace, name: &Path) -> Result<u64> {
     }
     for cpu in cpus.values_mut() {
         cpu.file.flush()?;
+    }
+    let last = cpus.keys().next_back().copied().unwrap_or(0);
+    for idle in (0..last).filter(|cpu| !cpus.contains_key(cpu)) {
+        Cpu::create(name, idle)?;
     }
     Ok(count)
 }

@@ -26,7 +26,7 @@ from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
 from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.places import held_place
 from iotoll.kernels.precompile import Precompiler
-from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig, text_key
+from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
 from iotoll.records import results
@@ -35,10 +35,6 @@ READ_ONLY = {
     "CCACHE_READONLY": "1",
     "CCACHE_NOSTATS": "1",
     "CCACHE_TEMPDIR": "/tmp/ccache",
-}
-AHEAD_ALONE = {
-    # What was not precompiled is new: it is not preprocessed by itself before it is compiled.
-    "CCACHE_DEPEND": "1",
 }
 _COMPAT = [
     f"{p}-gcc"
@@ -343,11 +339,9 @@ class _Workshop:
                 "CCACHE_BASEDIR": str(self.tree.work),
                 "CCACHE_MAXSIZE": "5G",
                 **direct_key(self.job),
-                **text_key(self.tree.ccache),
                 **self.more,
                 # A hit that is noted in the cache would be a file of the overlay, to be removed.
                 **(READ_ONLY if is_below else {}),
-                **(AHEAD_ALONE if is_below and not self.is_empty else {}),
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
                 **(variables or {}),
             }

@@ -9,7 +9,6 @@ such source is built in an empty folder. ccache follows the same rule: see `dire
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -34,6 +33,13 @@ _STEERING = re.compile(r"^(?:scripts|tools|usr)/")
 _NOT_BUILT = re.compile(r"^(?:Documentation|LICENSES|tools/(?:perf|testing))/|\.rst$")
 """Where a file of any other kind decides nothing, but for makefiles and Kconfig."""
 _MAKEFILE = re.compile(r"(?:^|/)(?:Makefile|Kbuild)$")
+_CONTINUED = re.compile(r"\\\n\s*")
+_LISTS = re.compile(
+    r"^[ \t]*(?!(?:always|extra|lib)-)[\w-]+-(?:y|m|objs|\$\(CONFIG_\w+\))[ \t]*[:+]?="
+    r"(?:[ \t]+[\w./-]+\.o)*[ \t]*(?:#.*)?$",
+    re.M,
+)
+"""A line that lists objects: each archive's command names its objects, and make compares it."""
 _KCONFIG = re.compile(r"(?:^|/)Kconfig[^/]*$")
 _READ_BY_PEOPLE = re.compile(r"^(?:MAINTAINERS|CREDITS|\.mailmap)$|(?:^|/)\.gitignore$")
 _NO_SITES = (":!Documentation", ":!tools/testing", ":!MAINTAINERS", ":!CREDITS")
@@ -45,26 +51,10 @@ def direct_key(job: KernelJob) -> dict[str, str]:
     Direct mode compares the files that a compiler read. It cannot know that another one is found
     before them now, so it is sound only among builds of one source and one configuration. ccache
     has this variable in the keys of its direct mode, and the compiler passes over a folder that
-    does not exist. All other finds are by the text that the preprocessor gives.
+    does not exist. There is no other mode: with a key of each file's text as well, which other
+    sources could find, a kernel takes a quarter longer to build.
     """
-    return {"CPATH": f"/nonexistent/{job.key}"}
-
-
-def text_key(folder: Path) -> dict[str, str]:
-    """Variables that give ccache the text of a file with its macros as they are written.
-
-    All that decides what is compiled is in it as well: directives are followed, and definitions
-    stand in it, the command line's too. It takes less than half as long as to expand all macros,
-    for which the compiler reads the file once more in any case. ``folder`` is ccache's.
-    """
-    path = folder / "text-for-key"
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_text('#!/bin/sh\nexec "$@" -fdirectives-only\n')
-        part.chmod(0o755)
-        part.replace(path)
-    return {"CCACHE_PREFIX_CPP": str(path)}
+    return {"CPATH": f"/nonexistent/{job.key}", "CCACHE_DEPEND": "1"}
 
 
 def read_by_kconfig(path: str) -> bool:
@@ -115,7 +105,11 @@ class Folder:
     def _why_not_after(self, tree: KernelTree, old: str, new: str) -> str:
         changes = tree.changes(old, new)
         host = self._list(HOST_SOURCES)
-        strange = [change for change in changes if not _make_knows(change, host)]
+        strange = [
+            change
+            for change in changes
+            if not _make_knows(change, host) and not _lists_objects(tree, old, new, change)
+        ]
         if len(strange) > _MOST:
             return f"{len(strange)} files were added, removed or decide how it is built"
         for change in strange:
@@ -201,6 +195,16 @@ def _named(path: str) -> str:
     """The words by which something could name a path."""
     parts = path.split("/")
     return "/".join(parts[-2:] if _MAKEFILE.search(path) else parts[-1:])
+
+
+def _lists_objects(tree: KernelTree, old: str, new: str, change: Change) -> bool:
+    """Whether a makefile differs in lines that list objects, and in no others."""
+    if change.kind != "M" or not _MAKEFILE.search(change.path):
+        return False
+    texts = [tree.git("cat-file", "blob", f"{one}:{change.path}").stdout for one in (old, new)]
+    joined = [_CONTINUED.sub(" ", text.decode("utf-8", "replace")) for text in texts]
+    rest = [[line for line in _LISTS.sub("", one).split("\n") if line] for one in joined]
+    return rest[0] == rest[1]
 
 
 _WHAT = {"A": "is new", "D": "is gone", "M": "changed", "T": "is of another kind"}

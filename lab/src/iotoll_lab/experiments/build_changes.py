@@ -218,12 +218,19 @@ def whole(read: Read) -> list[State]:
         "void submit_bio_noacct(",
         "int iotoll_turned;\n\nvoid submit_bio_noacct(",
     )
-    flags = _changed(read, "drivers/nvme/host/Makefile", "-I$(src)", "-I$(src) -fno-inline")
+    makefile = "drivers/nvme/host/Makefile"
+    flags = _changed(read, makefile, "-I$(src)", "-I$(src) -fno-inline")
+    listed = _changed(read, makefile, "+= pci.o", "+= pci.o iotoll-new.o")
     return [
         State("none", "the base", {}),
         State("uapi", "header beside include/uapi's", {"include/linux/blkzoned.h": _SHADOW}),
         State("source", "source edited", turned),
         State("ccflags", "ccflags-y", flags),
+        State(
+            "object",
+            "new object",
+            {**listed, "drivers/nvme/host/iotoll-new.c": _VALUE.format("new", "1")},
+        ),
     ]
 
 
