@@ -13,8 +13,10 @@ from pathlib import Path
 
 from iotoll.core.digest import text_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir
 from iotoll.core.proc import no_programs, tail
+from iotoll.core.progress import Progress
 from iotoll.kernels.tree import clean_env, run_tool
 
 # A commit may be asked for by its name, and 80,000 blobs are not compressed once more.
@@ -90,26 +92,32 @@ def keep(change: MergeChange, project: str) -> Path:
     Done again it does nothing. Subjects of the candidate's commits come along, its history not.
     """
     kept = place(project)
-    if not kept.is_dir():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        _must(kept.parent, "init", "-q", "--bare", "--template=", str(kept))
-        _must(kept, "config", "gc.auto", "0")
-    wanted = (change.base, change.candidate)
-    if all(_has(kept, commit) for commit in wanted):
-        return kept
+    waits = f"another iotoll keeps commits of {project}: waiting for it"
+    with held(kept.with_suffix(".lock"), Progress(), waits):
+        if not _holds(kept, change):
+            _fetch(kept, change)
+    return kept
+
+
+def _fetch(kept: Path, change: MergeChange) -> None:
+    """Fetch the change's commits; the repository is held, and made if need be."""
+    # A git that was killed leaves its lock behind.
+    (kept / "shallow.lock").unlink(missing_ok=True)
+    (kept / "config.lock").unlink(missing_ok=True)
+    _must(kept.parent, "init", "-q", "--bare", "--template=", str(kept))
+    _must(kept, "config", "gc.auto", "0")
     count = _git(change.clone, "rev-list", "--count", f"{change.base}..{change.candidate}")
     depth = min(int(count or 0), _DEEPEST) + 1
     words = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", f"--depth={depth}"]
-    refs = [f"+{commit}:refs/iotoll/{commit}" for commit in wanted]
+    refs = [f"+{commit}:refs/iotoll/{commit}" for commit in (change.base, change.candidate)]
     source = f"file://{change.clone.resolve()}"
     _must(kept, *words, f"--upload-pack={_UPLOAD}", source, *refs)
-    return kept
 
 
 def ensure(clone: Path, base: str, candidate: str, project: str) -> Path:
     """As `keep`, for commits by their names; the clone is asked only for what the cache lacks."""
     kept = place(project)
-    if kept.is_dir() and all(_has(kept, commit) for commit in (base, candidate)):
+    if _holds(kept, MergeChange(clone, base, candidate)):
         return kept
     return keep(find_change(clone, base, candidate, None), project)
 
@@ -125,9 +133,12 @@ def own_name(text: str) -> str:
     return f"{slug or 'project'}-{text_sha256(text)[:12]}"
 
 
-def _has(kept: Path, commit: str) -> bool:
+def _holds(kept: Path, change: MergeChange) -> bool:
     # A ref is written last: then everything that it names is there.
-    return _git(kept, "rev-parse", "--verify", "-q", f"refs/iotoll/{commit}^{{tree}}") is not None
+    refs = [f"refs/iotoll/{commit}^{{tree}}" for commit in (change.base, change.candidate)]
+    return kept.is_dir() and all(
+        _git(kept, "rev-parse", "--verify", "-q", ref) is not None for ref in refs
+    )
 
 
 def _commit(clone: Path, revision: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from iotoll.ci import children, plan
-from iotoll.ci.repository import find_change, keep
+from iotoll.ci.repository import find_change, keep, place
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
@@ -96,6 +97,28 @@ def test_commits_are_kept_once(clone: Path) -> None:
     (clone / ".git").rename(clone / "gone")  # a job's clone is gone afterwards
     assert keep(change, "storage/linux") == kept
     assert sorted((kept / "objects").rglob("*")) == before
+
+
+def test_commits_are_kept_by_one_job_at_a_time(clone: Path) -> None:
+    """Two pipelines' first jobs at once: git refused the second one (shallow.lock)."""
+    put(clone, DRIVER, "int a, c;\n")
+    commit(clone, "ufs: one")
+    change = find_change(clone, None, "HEAD", "main")
+    with ThreadPoolExecutor(6) as pool:
+        kept = set(pool.map(lambda _: keep(change, "storage/linux"), range(6)))
+    assert len(kept) == 1
+
+
+def test_a_job_that_was_killed_while_it_kept_commits_is_no_obstacle(clone: Path) -> None:
+    put(clone, DRIVER, "int a, c;\n")
+    commit(clone, "ufs: one")
+    change = find_change(clone, None, "HEAD", "main")
+    kept = place("storage/linux")
+    kept.mkdir(parents=True)
+    for name in ("shallow.lock", "config.lock"):
+        (kept / name).touch()
+    assert keep(change, "storage/linux") == kept
+    assert git(kept, "show", f"{change.candidate}:{DRIVER}") == "int a, c;"
 
 
 def test_what_cannot_be_found_names_the_mend(clone: Path) -> None:
