@@ -133,9 +133,8 @@ PARTITIONS = "CONFIG_PARTITION_ADVANCED=y\nCONFIG_EFI_PARTITION=y\nCONFIG_RD_GZI
 def hikey960(folder: Path) -> Board:
     """HiKey960 as a simulated board can be it, with its own kernel if that is in the cache.
 
-    Else with a kernel without the drivers of real boards, most of whose objects ccache has from
-    the virtual board's: about a minute. Partitions, device tree, boot image and jobs are the same.
-    Its files are written into ``folder``.
+    Else with a kernel without the drivers of real boards, which is compiled in minutes. Partitions,
+    device tree, boot image and jobs are the same. Its files are written into ``folder``.
     """
     needs_board("virt-arm64")
     hardware = load_hardware("hikey960")

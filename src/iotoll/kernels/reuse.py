@@ -105,13 +105,10 @@ class Folder:
     def _why_not_after(self, tree: KernelTree, old: str, new: str) -> str:
         changes = tree.changes(old, new)
         host = self._list(HOST_SOURCES)
-        strange = [
-            change
-            for change in changes
-            if not _make_knows(change, host) and not _lists_objects(tree, old, new, change)
-        ]
+        strange = [change for change in changes if not _make_knows(change, host)]
         if len(strange) > _MOST:
             return f"{len(strange)} files were added, removed or decide how it is built"
+        strange = [change for change in strange if not _lists_objects(tree, old, new, change)]
         for change in strange:
             if self._decides(tree, change):
                 return f"{change.path} {_WHAT[change.kind]}, and make does not notice all of that"
