@@ -93,25 +93,28 @@ def keep(change: MergeChange, project: str) -> Path:
     """
     kept = place(project)
     waits = f"another iotoll keeps commits of {project}: waiting for it"
-    with held(kept.with_suffix(".lock"), Progress(), waits):
+    with held(kept.with_suffix(".lock"), Progress(), waits) as stream:
         if not _holds(kept, change):
-            _fetch(kept, change)
+            _fetch(kept, change, stream.fileno())
     return kept
 
 
-def _fetch(kept: Path, change: MergeChange) -> None:
-    """Fetch the change's commits; the repository is held, and made if need be."""
+def _fetch(kept: Path, change: MergeChange, lock: int) -> None:
+    """Fetch the change's commits; the repository is made if need be.
+
+    ``lock`` is the file descriptor that holds it, also for the gits of an iotoll that was killed.
+    """
     # A git that was killed leaves its lock behind.
     (kept / "shallow.lock").unlink(missing_ok=True)
     (kept / "config.lock").unlink(missing_ok=True)
-    _must(kept.parent, "init", "-q", "--bare", "--template=", str(kept))
-    _must(kept, "config", "gc.auto", "0")
+    _must(kept.parent, lock, "init", "-q", "--bare", "--template=", str(kept))
+    _must(kept, lock, "config", "gc.auto", "0")
     count = _git(change.clone, "rev-list", "--count", f"{change.base}..{change.candidate}")
     depth = min(int(count or 0), _DEEPEST) + 1
     words = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", f"--depth={depth}"]
     refs = [f"+{commit}:refs/iotoll/{commit}" for commit in (change.base, change.candidate)]
     source = f"file://{change.clone.resolve()}"
-    _must(kept, *words, f"--upload-pack={_UPLOAD}", source, *refs)
+    _must(kept, lock, *words, f"--upload-pack={_UPLOAD}", source, *refs)
 
 
 def ensure(clone: Path, base: str, candidate: str, project: str) -> Path:
@@ -158,8 +161,8 @@ def _git(folder: Path, *words: str) -> str | None:
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
 
 
-def _must(folder: Path, *words: str) -> None:
-    done = run_tool(["git", *words], cwd=folder, stdin=None, env=_env())
+def _must(folder: Path, lock: int, *words: str) -> None:
+    done = run_tool(["git", *words], cwd=folder, stdin=None, env=_env(), keep_open=[lock])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip()
         raise InfrastructureError(f"git {words[0]} in {folder} failed", tail(lines))

@@ -204,7 +204,7 @@ class _Workshop:
             return self.compile(gather)
         # What is precompiled is stored for make, also where make stores nothing.
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
-        with Precompiler(self.out, stores, self._kept_open()) as precompiler:
+        with Precompiler(self.out, stores, self.tree.kept_open) as precompiler:
             if not self.is_empty:
                 precompiler.start(self.tree.src, paths)
             failure = self.compile(lambda: (look(), gather()))
@@ -347,10 +347,6 @@ class _Workshop:
             }
         )
 
-    def _kept_open(self) -> list[int]:
-        lock = self.tree.lock_stream
-        return [lock.fileno()] if lock else []
-
     def _run(
         self,
         command: list[str],
@@ -364,7 +360,7 @@ class _Workshop:
             step=self.step,
             timeout=max(1.0, self.deadline - time.monotonic()),
             running=self._torn,
-            keep_open=self._kept_open(),
+            keep_open=self.tree.kept_open,
             on_link=on_link,
         )
 

@@ -103,7 +103,8 @@ class KernelTree:
         """Run git on this tree's objects and src/ (or ``work``).
 
         Raises InfrastructureError when it fails and ``check`` is set. A ``nice`` one lets all
-        other processes go first.
+        other processes go first. The lock of a held tree outlives a killed iotoll for as long as
+        its git writes.
         """
         folder = work or (self.src if self.src.is_dir() else self.root)
         settings = {
@@ -116,7 +117,7 @@ class KernelTree:
         }
         command = [*(("nice", "-n", "19") if nice else ()), "git", *args]
         all_env = clean_env({**settings, **(env or {})})
-        done = run_tool(command, cwd=folder, stdin=stdin, env=all_env)
+        done = run_tool(command, cwd=folder, stdin=stdin, env=all_env, keep_open=self.kept_open)
         if check and done.returncode:
             raise InfrastructureError(
                 f"git {args[0]} in {self.root}: {_last_line(done.stderr)}: free disk space, or"
@@ -137,6 +138,11 @@ class KernelTree:
                 yield
             finally:
                 self.lock_stream = None
+
+    @property
+    def kept_open(self) -> list[int]:
+        """What a process that writes below the held work tree inherits, for it to stay held."""
+        return [self.lock_stream.fileno()] if self.lock_stream else []
 
     @property
     def lock(self) -> Path:
@@ -388,12 +394,26 @@ def _fuzzy(output: bytes) -> list[str]:
 
 
 def run_tool(
-    command: Sequence[str], *, cwd: Path, stdin: bytes | None, env: dict[str, str]
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    stdin: bytes | None,
+    env: dict[str, str],
+    keep_open: Sequence[int] = (),
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a short command with captured output; a missing program is an InfrastructureError."""
+    """Run a short command with captured output; a missing program is an InfrastructureError.
+
+    ``keep_open`` are file descriptors that it inherits.
+    """
     try:
         return subprocess.run(
-            command, cwd=cwd, input=stdin or b"", env=env, capture_output=True, check=False
+            command,
+            cwd=cwd,
+            input=stdin or b"",
+            env=env,
+            capture_output=True,
+            check=False,
+            pass_fds=tuple(keep_open),
         )
     except (FileNotFoundError, NotADirectoryError) as error:
         if not cwd.is_dir():

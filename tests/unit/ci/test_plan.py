@@ -29,6 +29,7 @@ from iotoll.records.models import (
 )
 from tests.repository import commit, git, kernel_tree, put
 from tests.unit.ci.plans import PLAN
+from tests.unit.killed import assert_git_keeps_lock
 
 DRIVER = "drivers/ufs/core/ufshcd.c"
 REQUEST = plan.PipelineRequest(project="storage/linux", boards=("virt-arm64",), pipeline=10)
@@ -107,6 +108,20 @@ def test_commits_are_kept_by_one_job_at_a_time(clone: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         kept = set(pool.map(lambda _: keep(change, "storage/linux"), range(6)))
     assert len(kept) == 1
+
+
+_KEEPER = """
+import sys
+from pathlib import Path
+from iotoll.ci.repository import MergeChange, keep
+keep(MergeChange(Path(sys.argv[1]), "a" * 40, "b" * 40), "storage/linux")
+"""
+
+
+def test_a_killed_job_holds_the_commits_until_its_git_ends(clone: Path, tmp_path: Path) -> None:
+    """The next job removes what a killed git left, and would remove what this one uses."""
+    lock = place("storage/linux").with_suffix(".lock")
+    assert_git_keeps_lock(_KEEPER, [clone], lock, tmp_path)
 
 
 def test_a_job_that_was_killed_while_it_kept_commits_is_no_obstacle(clone: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from iotoll.core.errors import BrokenError
 from iotoll.patch.candidate import Patch
 from tests.unit.kernels.archives import FILES, LINES, diff, opened, stamps
+from tests.unit.killed import assert_git_keeps_lock
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -59,12 +60,29 @@ def test_a_torn_work_tree_is_put_right(archive: Path) -> None:
     (tree.src / "stray.tmp").touch()
     (tree.src / "stray").mkdir()
     (tree.src / "stray" / "x.c").touch()
-    (tree.git_dir / "index.lock").touch()
+    (tree.work / "index.lock").touch()
     tree.checkout(base)
     names = {str(p.relative_to(tree.src)) for p in tree.src.rglob("*") if not p.is_dir()}
     assert names == {*FILES, "link"}
     assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
     assert tree.is_as_noted()
+
+
+_HOLDER = """
+import sys
+from pathlib import Path
+from iotoll.core.progress import Progress
+from iotoll.kernels.tree import KernelTree
+tree = KernelTree(Path(sys.argv[1])).at("held")
+with tree.locked(Progress(quiet=True)):
+    tree.git("read-tree", "base")
+"""
+
+
+def test_a_killed_iotoll_holds_its_tree_until_its_git_ends(archive: Path, tmp_path: Path) -> None:
+    """The next one would write the same files and the same index beside it."""
+    tree, _ = opened(archive)
+    assert_git_keeps_lock(_HOLDER, [tree.root], tree.at("held").lock, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["stray.h", ".hidden", "include/stray.h", "ignored.o"])
