@@ -12,15 +12,19 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from iotoll.boards.board import HostBoard, HostDisk
 from iotoll.boards.qemu import BootFiles
+from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError
-from iotoll.core.proc import require_tool, rest, stop, tail_file
+from iotoll.core.paths import cache_dir, data_dir
+from iotoll.core.proc import require_tool, rest, run_logged, stop, tail_file
 
 _CHUNK = 1 << 16
 _LAST_WORDS = 2.0
@@ -34,6 +38,24 @@ def uml_words(board: HostBoard) -> list[str]:
     words = [f"mem={board.memory_mb}M", *board.cmdline.split()]
     # Only the first console is anybody's: what the guest prints there is the process's output.
     return [*words, "con=null", "con0=null,fd:1", "ssl=null", "umid=iotoll"]
+
+
+@cache
+def registers() -> Path:
+    """The library by which it runs on a CPU with more registers than it keeps (xstate.c).
+
+    Built into the cache if it is not there; raises InfrastructureError where it cannot be.
+    """
+    source = data_dir("tools/uml") / "xstate.c"
+    made = cache_dir() / "uml" / file_sha256(source)[:16] / "xstate.so"
+    if not made.is_file():
+        made.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+            built = Path(folder) / made.name
+            words = [require_tool("gcc", "gcc"), "-std=gnu11", "-O2", "-fPIC", "-shared"]
+            run_logged([*words, "-o", str(built), str(source)], built.with_suffix(".log"), 60)
+            built.replace(made)
+    return made
 
 
 def uml_command(board: HostBoard, files: BootFiles) -> list[str]:
@@ -133,7 +155,11 @@ class RunningHost:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(self._files.work)},
+            env={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "TMPDIR": str(self._files.work),
+                "LD_PRELOAD": str(registers()),
+            },
             pass_fds=tuple(self._disks.values()),
             start_new_session=True,
         )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pydantic import TypeAdapter
 
 from iotoll.boards.board import HostBoard, VirtualBoard
+from iotoll.boards.uml import registers
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.core.proc import tail, use_small_pages
@@ -51,6 +52,8 @@ def boot(
     # As what it is: a board's own fields are not those of every board.
     text = _PLAN.dump_json(plan, serialize_as_any=True).decode()
     words = [*sandbox.INSIDE, "boot", text]
+    if isinstance(plan.board, HostBoard):
+        registers()  # in there it would be built for each boot
     around = Surroundings(
         cache=sandbox.tools(),
         shown=[plan.kernel.parent, plan.job],

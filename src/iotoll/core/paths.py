@@ -24,6 +24,7 @@ DATA_FOLDERS = (
     "tests/gate",
     "tools/plugin",
     "tools/qemu",
+    "tools/uml",
 )
 
 

@@ -47,7 +47,7 @@ LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug infor
 LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one piece
 WATCH_SECONDS = 0.2
 MEMORY = 4 << 30  # bytes of /tmp, which is the machine's memory
-TOOLS = ("qemu", "rootfs", "plugin", "matplotlib")
+TOOLS = ("qemu", "rootfs", "plugin", "uml", "matplotlib")
 """Folders of the cache that nothing of any project is in."""
 SECRETS = ("lab",)
 """Folders of the cache that no trusted step sees: a lab on this machine keeps its tokens there."""
@@ -89,7 +89,7 @@ BARE = Surroundings()
 
 
 def tools() -> list[Path]:
-    """What a boot or a report needs of the cache: QEMU, its plugin, RAM disks, a list of fonts."""
+    """What a boot or a report needs of the cache: QEMU, libraries, RAM disks, a list of fonts."""
     return [path for name in TOOLS if (path := cache_dir() / name).is_dir()]
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from iotoll.boards.cells import parse_cell
 from iotoll.boards.equip import equipped, families, lacking
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.qemu import BootFiles
-from iotoll.boards.uml import RunningHost, uml_command
+from iotoll.boards.uml import RunningHost, registers, uml_command
 from iotoll.boots.job import make_batches
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
@@ -202,3 +205,51 @@ def test_cells_of_families_have_disks_that_the_matrix_itself_does_without(
 
 def test_its_verdicts_inform(board: HostBoard) -> None:
     assert not board.can_gate and "can_gate" not in board.model_dump()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the registers are x86-64's")
+def test_registers_that_it_keeps_can_be_given_back_on_any_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMX has more than its 2,696 bytes, of which Linux took back the whole alone: init died."""
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path))
+    registers.cache_clear()
+    library = registers()
+    registers.cache_clear()
+    done = subprocess.run(
+        [sys.executable, "-c", GIVES_BACK, str(library)], capture_output=True, text=True, check=True
+    )
+    kept, whole, same = done.stdout.split()
+    assert kept == "0" and same == "True", done
+    assert int(whole) > 512
+
+
+GIVES_BACK = """
+import ctypes, os, signal, sys
+
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+TRACEME, KILL, GET, SET, STATE = 0, 8, 0x4204, 0x4205, 0x202
+child = os.fork()
+if not child:
+    ctypes.CDLL(None).ptrace(TRACEME, 0, None, None)
+    os.kill(os.getpid(), signal.SIGSTOP)
+os.waitpid(child, 0)
+ptrace = ctypes.CDLL(sys.argv[1]).ptrace
+ptrace.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+
+def move(request, size):
+    vector = Vector(ctypes.addressof(data), size)
+    return ptrace(request, child, STATE, ctypes.addressof(vector)), vector.size
+
+data = ctypes.create_string_buffer(1 << 16)
+_, whole = move(GET, 1 << 16)
+before = data.raw[:whole]
+data = ctypes.create_string_buffer(1 << 16)
+move(GET, 2696)
+failed, _ = move(SET, 2696)
+move(GET, 1 << 16)
+print(failed, whole, data.raw[:whole] == before)
+ptrace(KILL, child, None, None)
+"""
