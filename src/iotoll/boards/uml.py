@@ -26,6 +26,8 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, rest, run_logged, stop, tail_file
 
+STARTED_AS = 2
+"""Counts up when the process is started in a way that changes its times; 2: on one CPU."""
 _CHUNK = 1 << 16
 _LAST_WORDS = 2.0
 """Seconds until what the process printed last is in the console's file, once it has ended."""
@@ -150,8 +152,12 @@ class RunningHost:
     def _start(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         # The guest's memory lies in TMPDIR if that is in memory (the sandbox's, where /dev/shm is
         # root's alone), else in /dev/shm (arch/um/os-Linux/mem.c).
+        # On one CPU: the disk's thread and each program are woken there, not on a CPU that sleeps.
+        cpu = str(max(os.sched_getaffinity(0)))
+        words = [require_tool("taskset", "util-linux"), "--cpu-list", cpu]
+        words += [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
         return subprocess.Popen(
-            [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *command],
+            [*words, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -26,7 +26,7 @@ from iotoll.boards.qemu import (
     tool_versions,
 )
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
-from iotoll.boards.uml import RunningHost, uml_command, uml_words
+from iotoll.boards.uml import STARTED_AS, RunningHost, uml_command, uml_words
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.boots.counts import COUNTED, Counter, asked_values
@@ -167,7 +167,7 @@ class BootPlan:
             if self.caches:
                 known += [load_caches(self.caches).model_dump()]
         if isinstance(self.board, HostBoard):
-            known += [uml_words(self.board)]
+            known += [uml_words(self.board), STARTED_AS]
         return json_sha256(known)
 
 
