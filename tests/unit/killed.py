@@ -31,8 +31,9 @@ def assert_git_keeps_lock(code: str, words: Sequence[object], lock: Path, folder
             assert holder.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         holder.kill()
-    assert attempted(lock) is None
+    early = attempted(lock)
     (folder / "go").write_text("on\n")
+    assert early is None
     while (stream := attempted(lock)) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
