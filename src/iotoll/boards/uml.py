@@ -55,7 +55,7 @@ def registers() -> Path:
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
             built = Path(folder) / made.name
             words = [require_tool("gcc", "gcc"), "-std=gnu11", "-O2", "-fPIC", "-shared"]
-            run_logged([*words, "-o", str(built), str(source)], built.with_suffix(".log"), 60)
+            run_logged([*words, "-o", str(built), str(source)], made.with_suffix(".log"), 60)
             built.replace(made)
     return made
 
@@ -78,6 +78,7 @@ class RunningHost:
         self._command = command
         self._files = files
         self._disks: dict[str, int] = {}
+        self._library: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._pump: threading.Thread | None = None
 
@@ -88,6 +89,7 @@ class RunningHost:
             kernel.chmod(0o755)
             for disk in self._board.disks:
                 self._disks[disk.node] = _new_disk(disk)
+            self._library = [os.open(registers(), os.O_RDONLY)]
             disks = [f"{Path(n).name}=/proc/self/fd/{fd}" for n, fd in self._disks.items()]
             with self._files.log.open("wb") as log:
                 self._process = self._start([str(kernel), *self._command[1:], *disks], log)
@@ -164,9 +166,10 @@ class RunningHost:
             env={
                 "PATH": os.environ.get("PATH", os.defpath),
                 "TMPDIR": str(self._files.work),
-                "LD_PRELOAD": str(registers()),
+                # A path with a space or a colon would be two.
+                "LD_PRELOAD": f"/proc/self/fd/{self._library[0]}",
             },
-            pass_fds=tuple(self._disks.values()),
+            pass_fds=(*self._disks.values(), *self._library),
             start_new_session=True,
         )
 
@@ -180,9 +183,9 @@ class RunningHost:
                 left -= min(left, len(chunk))
 
     def _close(self) -> None:
-        for fd in self._disks.values():
+        for fd in (*self._disks.values(), *self._library):
             os.close(fd)
-        self._disks = {}
+        self._disks, self._library = {}, []
 
 
 def _stop_all(process: subprocess.Popen[bytes]) -> None:
