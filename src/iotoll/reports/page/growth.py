@@ -21,7 +21,8 @@ STATES = {
 }
 """State of a figure → its sign and words."""
 
-_LABEL = 118
+_LABEL, _LETTER = 118, 5.6
+"""Width of the cells' names at least, and of one of their letters on average."""
 _ROW = 30
 
 
@@ -139,7 +140,8 @@ def pairs_panel(
 ) -> str:
     """Draw each cell's pairs as dots and its interval as a bar on a strip; ``reach`` ends it."""
     panel = Panel(24 + _ROW * len(rows))
-    middle, half = (_LABEL + WIDTH) / 2, (WIDTH - _LABEL) / 2 - 8
+    left = max(_LABEL, _LETTER * max((len(cell.workload) for cell, _ in rows), default=0))
+    middle, half = (left + WIDTH) / 2, (WIDTH - left) / 2 - 8
 
     def place(value: float) -> float:
         return middle + half * min(max(value / reach, -1.0), 1.0)
