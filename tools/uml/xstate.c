@@ -1,8 +1,8 @@
 /*
  * Preloaded into User Mode Linux, so that it runs on CPUs with more registers than it keeps.
  *
- * Before Linux 6.13 it keeps 2,696 bytes of a guest process's extended state, up to AVX-512 and PKRU
- * (HOST_FP_SIZE, arch/x86/um/user-offsets.c). Where the CPU has more (AMX, of Intel's Xeons since
+ * That of Linux 6.12 keeps 2,696 bytes of a guest process's extended state, up to AVX-512 and PKRU
+ * (HOST_FP_SIZE, arch/x86/um/user-offsets.c); one that keeps all is not touched. Where the CPU has more (AMX, of Intel's Xeons since
  * Sapphire Rapids) the host gives these bytes, but takes back the whole state alone:
  * PTRACE_SETREGSET fails with EFAULT, and init dies. Here the rest follows as zeros. XSTATE_BV, which
  * is among the bytes that are kept, says that the rest is unused: to use AMX, a process asks its

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -42,7 +41,6 @@ def uml_words(board: HostBoard) -> list[str]:
     return [*words, "con=null", "con0=null,fd:1", "ssl=null", "umid=iotoll"]
 
 
-@cache
 def registers() -> Path:
     """The library by which it runs on a CPU with more registers than it keeps (xstate.c).
 
@@ -78,7 +76,6 @@ class RunningHost:
         self._command = command
         self._files = files
         self._disks: dict[str, int] = {}
-        self._library: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._pump: threading.Thread | None = None
 
@@ -89,7 +86,6 @@ class RunningHost:
             kernel.chmod(0o755)
             for disk in self._board.disks:
                 self._disks[disk.node] = _new_disk(disk)
-            self._library = [os.open(registers(), os.O_RDONLY)]
             disks = [f"{Path(n).name}=/proc/self/fd/{fd}" for n, fd in self._disks.items()]
             with self._files.log.open("wb") as log:
                 self._process = self._start([str(kernel), *self._command[1:], *disks], log)
@@ -158,20 +154,21 @@ class RunningHost:
         cpu = str(max(os.sched_getaffinity(0)))
         words = [require_tool("taskset", "util-linux"), "--cpu-list", cpu]
         words += [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
-        return subprocess.Popen(
-            [*words, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={
-                "PATH": os.environ.get("PATH", os.defpath),
-                "TMPDIR": str(self._files.work),
-                # A path with a space or a colon would be two.
-                "LD_PRELOAD": f"/proc/self/fd/{self._library[0]}",
-            },
-            pass_fds=(*self._disks.values(), *self._library),
-            start_new_session=True,
-        )
+        with registers().open("rb") as library:
+            return subprocess.Popen(
+                [*words, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath),
+                    "TMPDIR": str(self._files.work),
+                    # A path with a space or a colon would be two.
+                    "LD_PRELOAD": f"/proc/self/fd/{library.fileno()}",
+                },
+                pass_fds=(*self._disks.values(), library.fileno()),
+                start_new_session=True,
+            )
 
     def _copy_console(self) -> None:
         """Pass on what the guest prints; a pipe, as a console that is a file is refused (epoll)."""
@@ -183,9 +180,9 @@ class RunningHost:
                 left -= min(left, len(chunk))
 
     def _close(self) -> None:
-        for fd in (*self._disks.values(), *self._library):
+        for fd in self._disks.values():
             os.close(fd)
-        self._disks, self._library = {}, []
+        self._disks = {}
 
 
 def _stop_all(process: subprocess.Popen[bytes]) -> None:

@@ -213,12 +213,8 @@ def test_registers_that_it_keeps_can_be_given_back_on_any_cpu(
 ) -> None:
     """AMX has more than its 2,696 bytes, of which Linux took back the whole alone: init died."""
     monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path))
-    registers.cache_clear()
-    library = registers()
-    registers.cache_clear()
-    done = subprocess.run(
-        [sys.executable, "-c", GIVES_BACK, str(library)], capture_output=True, text=True, check=True
-    )
+    words = [sys.executable, "-c", GIVES_BACK, str(registers())]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     kept, whole, same = done.stdout.split()
     assert kept == "0" and same == "True", done
     assert int(whole) > 512
