@@ -22,6 +22,10 @@ spread_pages "$job/$batch.fio" || exit 1
 # An event that begins a page of the trace buffer costs 321 instructions more: larger pages have fewer of
 # them (Linux 6.8 on). They are for boards that count instructions: not every reader of traces knows them.
 [ -z "${PAGE_KB:-}" ] || echo "$PAGE_KB" >"$TRACEFS/buffer_subbuf_size_kb" 2>/dev/null
+# trace-cmd reads the kernel's symbols twice for each trace, and unpacking their names takes as long as four cells.
+[ -z "${PAGE_KB:-}" ] || [ -s /tmp/iotoll-symbols ] || {
+    cat /proc/kallsyms >/tmp/iotoll-symbols && mount -o bind /tmp/iotoll-symbols /proc/kallsyms
+} || fail workload "$batch: the kernel's symbols cannot be kept"
 # The recorder must sleep until the end: woken while fio runs, it would be part of the measure.
 echo 100 >"$TRACEFS/buffer_percent" 2>/dev/null
 # fio saves its prerun commands' output in the working directory.

@@ -14,18 +14,37 @@ fail() {
     exit 1
 }
 
-# driven_by NODE DRIVERS: tells whether a sysfs device, or one above it, uses one of the drivers.
-# Upwards because a SCSI disk lies several levels below its UFS host.
-driven_by() {
-    node=$(readlink -f "$1" 2>/dev/null) || return 1
+# find_real FOLDER: $real is where it is, without links. `cd -P` needs no process, of which a boot had a hundred.
+find_real() {
+    from=$PWD
+    cd -P "$1" 2>/dev/null || return 1
+    real=$PWD
+    cd "$from" || return 1
+}
+
+# find_drivers NODE: $above are the drivers that a sysfs device and those above it use. Upwards because a SCSI disk
+# lies several levels below its UFS host.
+find_drivers() {
+    above=
+    find_real "$1" || return 1
+    node=$real
     while [ -n "$node" ] && [ "$node" != /sys/devices ]; do
-        if [ -e "$node/driver" ]; then
-            driver=$(readlink -f "$node/driver")
-            case " $2 " in *" ${driver##*/} "*) return 0 ;; esac
-        fi
+        ! find_real "$node/driver" || above="$above ${real##*/}"
         node=${node%/*}
     done
+}
+
+# is_among DRIVERS: tells whether find_drivers found one of the drivers.
+is_among() {
+    for driver in $above; do
+        case " $1 " in *" $driver "*) return 0 ;; esac
+    done
     return 1
+}
+
+# driven_by NODE DRIVERS: tells whether a sysfs device, or one above it, uses one of the drivers.
+driven_by() {
+    find_drivers "$1" && is_among "$2"
 }
 
 # block_device DRIVERS NUMBER: prints the first or second whole disk of these drivers.
@@ -61,13 +80,14 @@ target() {
     eval "named=\${TARGET_$1:-}"
     case $named in
     "") ;;
-    PARTLABEL=*) partition "$(drivers_of "$1")" "${named#PARTLABEL=}" && return 0
+    PARTLABEL=*) drivers_of "$1"; partition "$drivers" "${named#PARTLABEL=}" && return 0
         fail prepare "no partition ${named#PARTLABEL=} on the $1 disk" ;;
     *) [ ! -b "$named" ] || { echo "$named"; return 0; }
         fail prepare "no block device $named for $1" ;;
     esac
     case $1 in *2) nth=2 ;; *) nth=1 ;; esac
-    found=$(block_device "$(drivers_of "$1")" $nth) || fail prepare "no $1 disk: its driver found none"
+    drivers_of "$1"
+    found=$(block_device "$drivers" $nth) || fail prepare "no $1 disk: its driver found none"
     set -- "$1" "$found" "/sys/block/${found##*/}"/*/partition
     [ ! -e "$3" ] || fail prepare "$2 has partitions: name one that may be overwritten, TARGET_$1 in job.env"
     echo "$2"
@@ -84,15 +104,15 @@ marked() {
     [ "$(dd if="$1" bs=1 skip=1144 count=16 2>/dev/null | tr -d '\0')" = "$MARK" ]
 }
 
-# drivers_of DEVICE: kernel driver names under which a device of the matrix may appear. DEVICE2 is
+# drivers_of DEVICE: $drivers are the names of kernel drivers under which a device of the matrix may appear. DEVICE2 is
 # its second disk.
 drivers_of() {
     case ${1%2} in
-    ufs) echo "ufshcd ufshcd-hisi ufshcd-qcom ufshcd-rockchip tc-dwc-g210-pci" ;;
-    nvme) echo "nvme" ;;
-    emmc) echo "mmcblk" ;;
-    ubd) echo "uml-blkdev" ;;
-    *) return 1 ;;
+    ufs) drivers="ufshcd ufshcd-hisi ufshcd-qcom ufshcd-rockchip tc-dwc-g210-pci" ;;
+    nvme) drivers=nvme ;;
+    emmc) drivers=mmcblk ;;
+    ubd) drivers=uml-blkdev ;;
+    *) drivers='' && return 1 ;;
     esac
 }
 
@@ -114,7 +134,7 @@ end_cell() {
     read -r begun <"$OPEN_CELL"
     iotoll-start rest "$begun" "$1" "$2" || fail workload "iotoll-start rest: status $?" >/dev/console
     echo "iotoll rest" >"$TRACEFS/trace_marker"
-    rm "$OPEN_CELL"
+    : >"$OPEN_CELL"
 }
 
 # count_hpb NAME: appends a line "NAME DISK COUNT VALUE..." to the file hpb here for each disk that has HPB:
@@ -156,10 +176,9 @@ present_events() {
 # disk_of DEVICE DEVICES: prints the sysfs folder of a device's whole disk, which prepare.sh noted.
 disk_of() {
     named=$(sed -n "s,^$1 /dev/\([^ ]*\) .*,\1,p" "$2")
-    node=$(readlink -f "/sys/class/block/$named")
-    [ -n "$named" ] && [ -d "$node" ] || fail workload "no $1 disk in $2"
-    [ ! -e "$node/partition" ] || node=${node%/*}
-    echo "$node"
+    [ -n "$named" ] && find_real "/sys/class/block/$named" || fail workload "no $1 disk in $2"
+    [ ! -e "$real/partition" ] || real=${real%/*}
+    echo "$real"
 }
 
 # set_disk DEVICE DEVICES: makes a disk what the batch needs: SCHEDULER, TAGS (nr_requests), QUEUES (must
@@ -231,7 +250,10 @@ clean_slate() {
         echo "$2" >/tmp/iotoll-off
         ;;
     esac
-    rm -f /tmp/iotoll-held.*
+    # Emptied rather than removed: a process less.
+    for held in /tmp/iotoll-held.*; do
+        [ ! -s "$held" ] || : >"$held"
+    done
     sync
     echo 3 >/proc/sys/vm/drop_caches
     echo 1 >/proc/sys/vm/compact_memory

@@ -42,7 +42,8 @@ for device in $DEVICES; do
             "mkfs.ext4 -L $MARK $dev, once and on the board, if all on it may go"
         mark="-L $MARK"
     }
-    node=$(readlink -f "/sys/class/block/${dev##*/}")
+    find_real "/sys/class/block/${dev##*/}"
+    node=$real
     eval "kib=\$((FILE_MB_$device * 1024)) aged=\${AGED_MB_$device:-0}"
     # Its files have twice that, and ext4 needs room as well.
     read -r sectors <"$node/size"

@@ -10,8 +10,8 @@
  *   iotoll-start rest FILE REST_US ROUND_US
  *       waits for REST_US at least, and until a multiple of ROUND_US has passed since the moment that is in FILE.
  *   iotoll-start settle FILE CPU PAGES EXTRA
- *       writes PAGES pages to FILE, makes the CPU, on which it runs, give up its free pages, writes so many more
- *       that it has just fetched others (/proc/zoneinfo), and EXTRA more.
+ *       gives FILE, of a tmpfs, PAGES pages, makes the CPU, on which it runs, give up its free pages, writes so many
+ *       more that it has just fetched others (/proc/buddyinfo, /proc/zoneinfo), and EXTRA more.
  *   iotoll-start spread FILE PAGES
  *       writes a file of so many pages, every second one first: no two neighbours in it are neighbours in memory.
  *   iotoll-start age FILE CHUNKS
@@ -27,7 +27,7 @@ struct timespec {
 };
 
 #if defined(__aarch64__)
-enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
+enum { OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
        PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82 };
 
 static word call(word number, word a, word b, word c, word d)
@@ -44,7 +44,7 @@ static word call(word number, word a, word b, word c, word d)
 
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
-enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
+enum { OPENAT = 257, CLOSE = 3, LSEEK = 8, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
        PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74 };
 
 static word call(word number, word a, word b, word c, word d)
@@ -63,7 +63,7 @@ __asm__(".globl _start\n_start: xor %ebp, %ebp\nmov %rsp, %rdi\nand $-16, %rsp\n
 
 #define HERE (-100) /* AT_FDCWD */
 enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, MONOTONIC = 1, ABSOLUTE = 1, SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031,
-       PIPES = 24, INSERT_RANGE = 0x20, CHUNK = 32768 };
+       PIPES = 24, KEEP_SIZE = 1, INSERT_RANGE = 0x20, CHUNK = 32768 };
 
 static word length(const char *text)
 {
@@ -205,35 +205,73 @@ static void at(const char *path, word offset, const char *name)
 	sleep_until(moment);
 }
 
+/* A file of /proc as text; its length, or -1. */
+static word read_text(const char *path, char *text, word room)
+{
+	word file = call(OPENAT, HERE, (word)path, READ_ONLY, 0), size = 0, more;
+
+	if (file < 0)
+		return -1;
+	while ((more = call(READ, file, (word)text + size, room - 1 - size, 0)) > 0)
+		size += more;
+	call(CLOSE, file, 0, 0, 0);
+	text[size] = 0;
+	return size;
+}
+
+/* The number at a place of a text, behind which it is moved; blanks before it are skipped. -1: there is none. */
+static word next_number(char **text)
+{
+	word value = -1;
+
+	while (**text == ' ')
+		++*text;
+	while (**text >= '0' && **text <= '9')
+		value = (value < 0 ? 0 : value) * 10 + (*(*text)++ - '0');
+	return value;
+}
+
 /* How many free pages of its own a CPU has in the last zone that has any; -1 where the kernel does not tell. */
 static word own_pages(word cpu)
 {
 	static const char each[] = "cpu: ", count[] = "count: ";
-	char zones[65536];
-	word file = call(OPENAT, HERE, (word)"/proc/zoneinfo", READ_ONLY, 0), size = 0, more, found = -1, here = -1;
-	char *text;
+	char zones[65536], *text = zones;
+	word found = -1, here = -1;
 
-	if (file < 0)
+	if (read_text("/proc/zoneinfo", zones, sizeof zones) < 0)
 		return -1;
-	while ((more = call(READ, file, (word)zones + size, sizeof zones - 1 - size, 0)) > 0)
-		size += more;
-	call(CLOSE, file, 0, 0, 0);
-	zones[size] = 0;
-	for (text = zones; *text; text++) {
-		int is_cpu = begins(text, each), is_count = begins(text, count);
-		word value = 0;
-
-		if (!is_cpu && !is_count)
-			continue;
-		text += (is_cpu ? sizeof each : sizeof count) - 1;
-		while (*text == ' ')
+	while (*text) {
+		if (begins(text, each)) {
+			text += sizeof each - 1;
+			here = next_number(&text);
+		} else if (begins(text, count)) {
+			text += sizeof count - 1;
+			if (here == cpu)
+				found = next_number(&text);
+		} else {
 			text++;
-		while (*text >= '0' && *text <= '9')
-			value = value * 10 + (*text++ - '0');
-		if (is_cpu)
-			here = value;
-		else if (here == cpu)
-			found = value;
+		}
+	}
+	return found;
+}
+
+/* How many free pages no CPU has for itself: of each zone ("Node 0, zone DMA"), those of order 0, 1, ...; -1 as above. */
+static word common_pages(void)
+{
+	char zones[8192], *text = zones;
+	word found = 0, order, value;
+
+	if (read_text("/proc/buddyinfo", zones, sizeof zones) < 0)
+		return -1;
+	while (*text) {
+		if (!begins(text++, "zone "))
+			continue;
+		for (text += 4; *text == ' '; text++)
+			;
+		while (*text && *text != ' ')
+			text++;
+		for (order = 0; (value = next_number(&text)) >= 0; order++)
+			found += value << order;
 	}
 	return found;
 }
@@ -256,33 +294,47 @@ static void give_up_pages(void)
 	}
 }
 
+static void add_page(word file)
+{
+	static const char page[4096] = "x"; /* Linux 5.10 loads no program whose only data are zeros */
+
+	if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
+		leave(4);
+}
+
 /*
  * Takes free pages and keeps them: those that lie scattered are taken first. Ends when the CPU has just fetched a
  * batch of others for itself, so that the same I/O of two kernels pays for the next. An I/O that takes as many pages
  * each time pays for the next batch at the same place each time: which place that is, extra pages move.
+ *
+ * Those that no CPU has for itself are fewer then, which costs a tenth of reading what the CPU has; another CPU may
+ * have fetched them, so that is asked next. Pages that are only allocated need not be written (shmem_fallocate()).
  */
 static void settle(const char *path, word cpu, word pages, word extra)
 {
-	static const char page[4096] = "x"; /* Linux 5.10 loads no program whose only data are zeros */
-	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), last = -1, have, limit = 400;
+	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), common, own, last, limit = 400;
 
-	if (file < 0)
+	if (file < 0 || call(FALLOCATE, file, KEEP_SIZE, 0, pages * 4096))
 		leave(4);
-	while (pages-- > 0)
-		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
-			leave(4);
+	call(LSEEK, file, pages * 4096, 0, 0);
 	give_up_pages();
-	for (;;) {
-		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
-			leave(4);
-		have = own_pages(cpu);
-		if (have < 0 || (last >= 0 && have > last) || !limit--)
-			break;
-		last = have;
+	add_page(file);
+	own = own_pages(cpu);
+	last = common_pages();
+	while (own >= 0 && last >= 0 && limit--) {
+		add_page(file);
+		common = common_pages();
+		if (common < last) {
+			word had = own;
+
+			own = own_pages(cpu);
+			if (own > had)
+				break;
+		}
+		last = common;
 	}
 	while (extra-- > 0)
-		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
-			leave(4);
+		add_page(file);
 	call(CLOSE, file, 0, 0, 0);
 }
 

@@ -492,8 +492,13 @@ static bool make_lines(struct cpu *cpu)
 
 void traced_cpu(unsigned int vcpu, const GArray *registers)
 {
-    struct cpu *cpu = g_new0(struct cpu, 1);
+    struct cpu *cpu = aligned_alloc(_Alignof(struct cpu), sizeof(*cpu));
 
+    if (!cpu) {
+        file.failed = true;
+        return;
+    }
+    memset(cpu, 0, sizeof(*cpu));
     /* They are the same on all CPUs. */
     find_registers(registers);
     /* CPUs come one after the other. */
@@ -603,7 +608,7 @@ bool traced_end(void)
     for (uint32_t vcpu = 0; vcpu < cpu_count; vcpu++) {
         windows_free(windows[vcpu]);
         lines_free(&cpus[vcpu]->lines);
-        g_free(cpus[vcpu]);
+        free(cpus[vcpu]);
     }
     store_free(&store);
     g_free(edges);

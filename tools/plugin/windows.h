@@ -156,25 +156,25 @@ struct window_store {
     bool failed;
 };
 
-/* Of one CPU. */
+/* Of one CPU. What each block that runs reads and writes is together, in one line of the host's cache. */
 struct windows {
+    _Alignas(64) uint64_t executed; /* instructions of the kernel, tracing's included */
+    const struct stretch *running;
+    /* Of the window that goes on: */
+    uint64_t instructions;
+    uint64_t sum;
+    uint32_t *content;
+    uint32_t count;
+    bool adds;    /* open and not away */
+    bool is_open; /* something is measured: windows are kept */
+    bool is_away; /* tracing runs */
+    uint64_t user; /* instructions of user space until its beginning */
+    struct list tallies[2]; /* of blocks and of accesses that `content` has no room for: how often */
+    struct list touched;    /* which of these are not 0 */
     struct window_store *store;
     struct list marks, switches, values, opened;
     const struct list *touches; /* struct line_counts; NULL: not counted */
     uint32_t touch_width;
-    uint64_t executed; /* instructions of the kernel, tracing's included */
-    const struct stretch *running;
-    bool is_open; /* something is measured: windows are kept */
-    bool is_away; /* tracing runs */
-    bool adds;    /* open and not away */
-    /* Of the window that goes on: */
-    uint32_t *content;
-    uint32_t count;
-    uint64_t sum;
-    uint64_t instructions;
-    struct list tallies[2]; /* of blocks and of accesses that `content` has no room for: how often */
-    struct list touched;    /* which of these are not 0 */
-    uint64_t user; /* instructions of user space until its beginning */
 };
 
 /* A place for one more entry at a list's end; NULL: no memory. */
