@@ -306,6 +306,8 @@ class Explainer:
 
     def _pieces(self, side: Side, symbols: Symbols, changed: Sequence[str]) -> Pieces:
         known = [name for name in changed if symbols.span(name)]
+        if side == "candidate":
+            return make_pieces(symbols, self.lines.read_changed(symbols, known))
         return make_pieces(symbols, self.lines.read(side, symbols, known))
 
     # ------------------------------------------------------------ boots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -24,13 +25,13 @@ class Frame:
         """The frame of a called function, made where there is none yet."""
         return self.children.setdefault(name, Frame(name))
 
-    @property
+    @cached_property
     def total(self) -> tuple[float, float]:
-        """Instructions per I/O with all that it calls, (base, candidate)."""
+        """Instructions per I/O with all that it calls, (base, candidate); of a tree that is whole."""
         parts = [self.own, *(child.total for child in self.children.values())]
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
-    @property
+    @cached_property
     def differs(self) -> bool:
         """Whether a frame of this subtree has another count on either side."""
         return self.own[0] != self.own[1] or any(c.differs for c in self.children.values())

@@ -46,7 +46,7 @@ class Lines:
                 self._setup.build_job(side),
                 listed.read_text(errors="replace").splitlines(),
             )
-            found = find_lines(job, code, sources, self._changed_paths(), self._setup.progress)
+            found = find_lines(job, code, sources, self.changed_paths(), self._setup.progress)
         except (IotollError, OSError) as error:
             self.note = f"files and lines are not known: {error}"
             return {}
@@ -65,7 +65,7 @@ class Lines:
             self.note = "the kernels were given as images: files and lines are not known"
             return {}
         code = {name: symbols.code(name) for name in names[:_MOST]}
-        listed, paths = run.build("candidate") / SOURCES, self._changed_paths()
+        listed, paths = run.build("candidate") / SOURCES, self.changed_paths()
         try:
             job, base = self._setup.build_job("candidate"), self._setup.build_job("base")
             sources = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
@@ -80,7 +80,8 @@ class Lines:
             self.note = f"a header changed, and lines are not looked up in {some_of(lost, 4)}"
         return found
 
-    def _changed_paths(self) -> list[str]:
+    def changed_paths(self) -> list[str]:
+        """The files that the candidate changes."""
         path = self._setup.run.side("candidate") / "source.json"
         return results.read(path, SourceRecord).changed_paths if path.is_file() else []
 
@@ -112,12 +113,16 @@ class Found:
         """Look up where the functions behind the largest differences begin."""
         names = {f.name for s in sections for f in s.functions[:_LOOKED_UP]}
         self.begins |= {**self.base.begins, **self.candidate.begins}
-        left = sorted(names - set(self.begins))
-        mine = [name for name in left if self.symbols[0].span(name)]
         note = self.lines.note
-        self._keep(self.lines.read("candidate", self.symbols[0], mine) if mine else {})
-        gone = [n for n in left if not self.symbols[0].span(n) and self.symbols[1].span(n)]
-        self._keep(self.lines.read("base", self.symbols[1], gone) if gone else {})
+        candidate, base = self.symbols
+        mine = [name for name in sorted(names - set(self.begins)) if candidate.span(name)]
+        self._keep(self.lines.read_changed(candidate, mine) if mine else {})
+        # In files that did not change it is where it was, and the base's are compiled once for all candidates.
+        left = [name for name in sorted(names - set(self.begins)) if base.span(name)]
+        found = self.lines.read("base", base, left) if left else {}
+        moved = set(self.lines.changed_paths())
+        still = {n: one for n, one in found.items() if one.file not in moved or not candidate.span(n)}
+        self._keep(still)
         # It says why lines of the change are not known, and these functions are any.
         self.lines.note = note
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
@@ -90,11 +92,10 @@ def find_lines(
     if not tree.has(job.source.git_tree):
         return {}
     with (
-        held_place(tree, job, progress) as place,
+        _built_place(tree, job, progress) as place,
         progress.step("read lines of functions") as step,
     ):
         finder = _Finder(job, place)
-        place.checkout(job.source.git_tree)
         places = _places(place.src, code, sources, set(first))
         found: dict[str, FunctionLines] = {}
         order = sorted({path for paths in places.values() for path in paths})
@@ -105,6 +106,21 @@ def find_lines(
                 known = {n: code[n] for n in wanted}
                 found |= read_unit(unit, known, finder.tool, finder.folder)
     return found
+
+
+@contextmanager
+def _built_place(tree: KernelTree, job: KernelJob, progress: Progress) -> Iterator[KernelTree]:
+    """A work tree with the job's sources: where it is built, as others read it too; else its own.
+
+    To check sources out where another kernel was built would have make look at all of its files again.
+    """
+    with warm_place(tree, job) as warm:
+        if warm is not None:
+            yield warm
+            return
+    with held_place(tree, job, progress) as place:
+        place.checkout(job.source.git_tree or "")
+        yield place
 
 
 def find_changed_lines(
@@ -336,11 +352,17 @@ class _Function:
         return list(range(self.offset, self.offset + len(self.code), _SIZE))
 
 
+def _is_code(elf: ELFFile, number: int) -> bool:
+    flags: int = elf.get_section(number)["sh_flags"]
+    return bool(flags & SH_FLAGS.SHF_EXECINSTR)
+
+
 def _functions(elf: ELFFile) -> dict[str, list[_Function]]:
     machine = X86_64 if elf["e_machine"] == "EM_X86_64" else ARM64
     linked: dict[int, dict[int, int]] = {}
     for section in elf.iter_sections():
-        if isinstance(section, RelocationSection):
+        # Debug information has a hundred times as many places as code.
+        if isinstance(section, RelocationSection) and _is_code(elf, section["sh_info"]):
             places = linked.setdefault(section["sh_info"], {})
             for entry in section.iter_relocations():
                 wide = machine == X86_64 and entry["r_info_type"] in _WIDE
