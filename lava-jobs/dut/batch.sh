@@ -37,7 +37,8 @@ count_hpb end
 reset_disks
 rm -f ./*.prerun.txt
 # trace-cmd does not pass on the exit status of the command that it ran: ask fio's own result too.
-if [ $status -ne 0 ] || grep -q '"error" : [1-9-]' fio.json 2>/dev/null || [ ! -s fio.json ]; then
+# (Lines of fixed text first: fio.json has ten thousand others.)
+if [ $status -ne 0 ] || [ ! -s fio.json ] || grep -F '"error" : ' fio.json | grep -q ' : [1-9-]'; then
     tail -n 5 record.log
     grep -h '^fio:' fio.json | head -n 3
     fail workload "$batch: fio or trace-cmd failed (trace-cmd status $status)"
