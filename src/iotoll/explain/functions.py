@@ -117,11 +117,13 @@ class Found:
         candidate, base = self.symbols
         mine = [name for name in sorted(names - set(self.begins)) if candidate.span(name)]
         self._keep(self.lines.read_changed(candidate, mine) if mine else {})
-        # In files that did not change it is where it was, and the base's are compiled once for all candidates.
+        # In files that did not change it is where it was; the base's are compiled once for all.
         left = [name for name in sorted(names - set(self.begins)) if base.span(name)]
         found = self.lines.read("base", base, left) if left else {}
         moved = set(self.lines.changed_paths())
-        still = {n: one for n, one in found.items() if one.file not in moved or not candidate.span(n)}
+        still = {
+            n: one for n, one in found.items() if one.file not in moved or not candidate.span(n)
+        }
         self._keep(still)
         # It says why lines of the change are not known, and these functions are any.
         self.lines.note = note

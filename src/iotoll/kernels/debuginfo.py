@@ -112,7 +112,7 @@ def find_lines(
 def _built_place(tree: KernelTree, job: KernelJob, progress: Progress) -> Iterator[KernelTree]:
     """A work tree with the job's sources: where it is built, as others read it too; else its own.
 
-    To check sources out where another kernel was built would have make look at all of its files again.
+    To check sources out where another kernel was built has make look at all of its files again.
     """
     with warm_place(tree, job) as warm:
         if warm is not None:

@@ -89,7 +89,9 @@ def prepared(tmp_path: Path, sectors: int, more: str) -> str:
     (node / "size").write_text(f"{sectors}\n")
     shutil.copytree(LIB.parent, tmp_path / "dut")
     with (tmp_path / "dut/lib.sh").open("a") as out:
-        out.write(f"target() {{ echo /dev/x; }}\nfind_real() {{ real={shlex.quote(str(node))}; }}\n")
+        out.write(
+            f"target() {{ echo /dev/x; }}\nfind_real() {{ real={shlex.quote(str(node))}; }}\n"
+        )
         out.write(f"alias mkfs.ext4=:\nmount() {{ :; }}\nmkdir() {{ :; }}\n{more}\n")
     (job / "job.env").write_text(
         "SCRATCH=1 DEVICES=ufs FILE_MB_ufs=4 HUGE_PAGES=0 SCHEDULER=none FS_UUID=x MKFS_OPTIONS=\n"
