@@ -27,7 +27,7 @@ class Frame:
 
     @cached_property
     def total(self) -> tuple[float, float]:
-        """Instructions per I/O with all that it calls, (base, candidate); asked once it is whole."""
+        """Instructions per I/O with all that it calls, (base, candidate); of a whole tree."""
         parts = [self.own, *(child.total for child in self.children.values())]
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
