@@ -15,6 +15,7 @@ from rich.console import Console
 from iotoll.core.lock import attempted
 from iotoll.core.progress import Progress
 from iotoll.kernels import kernel_job, places, source
+from iotoll.kernels.debuginfo import find_lines
 from iotoll.kernels.kernel_job import BUILT, Arch, KernelJob
 from iotoll.kernels.places import held_place
 from iotoll.kernels.tree import KernelTree
@@ -135,3 +136,15 @@ def test_a_lock_ends_with_the_last_that_inherited_it(tree: Path) -> None:
         with place.lock.open("a") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert place.lock_stream is None
+
+
+def test_lines_are_read_beside_those_who_read_what_is_built(tree: Path) -> None:
+    """To move its sources made the next gate of that base build it again."""
+    kernel, one = source.open_tree(str(tree), QUIET), job(tree)
+    place, other = places.places(kernel, one)
+    make_warm(place, one)
+    stream = attempted(place.lock, shared=True)
+    assert stream is not None
+    with stream:
+        assert find_lines(one, {"absent": b"\0"}, [], [], QUIET) == {}
+    assert one.is_warm(place) and not other.checked_out.exists()
