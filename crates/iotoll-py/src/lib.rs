@@ -216,9 +216,9 @@ fn analyze(
     })
 }
 
-/// Gives batches to Python; what goes wrong there ends the walk.
-struct Giver<'f, 'py> {
-    take: &'f Bound<'py, PyAny>,
+/// Gives batches to Python, which other threads have between them; what goes wrong there ends the walk.
+struct Giver {
+    take: Py<PyAny>,
     failed: Option<PyErr>,
     told: Vec<Told>,
     /// The columns of I/Os that are given; all of them without any.
@@ -227,10 +227,10 @@ struct Giver<'f, 'py> {
     rows: (usize, Vec<BlockRow>),
 }
 
-impl<'f, 'py> Giver<'f, 'py> {
-    fn new(take: &'f Bound<'py, PyAny>, told: Vec<Told>) -> Self {
+impl Giver {
+    fn new(take: &Bound<'_, PyAny>, told: Vec<Told>) -> Self {
         Self {
-            take,
+            take: take.clone().unbind(),
             failed: None,
             told,
             columns: None,
@@ -241,11 +241,13 @@ impl<'f, 'py> Giver<'f, 'py> {
     fn call(
         &mut self,
         window: usize,
-        fill: impl FnOnce(Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>>,
+        fill: impl for<'py> FnOnce(Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>>,
     ) -> Result<(), Error> {
-        let table = fill(PyDict::new(self.take.py()));
-        let done = table.and_then(|table| self.take.call1((window, table)));
-        done.map(drop).map_err(|error| {
+        let done = Python::attach(|py| {
+            let table = fill(PyDict::new(py))?;
+            self.take.call1(py, (window, table)).map(drop)
+        });
+        done.map_err(|error| {
             self.failed = Some(error);
             Error::Stopped
         })
@@ -268,7 +270,7 @@ impl<'f, 'py> Giver<'f, 'py> {
     }
 }
 
-impl IoTaker for Giver<'_, '_> {
+impl IoTaker for Giver {
     fn take(&mut self, window: usize, ios: &[IoResult], paths: &[String]) -> Result<(), Error> {
         let told = std::mem::take(&mut self.told);
         let only = self.columns.take();
@@ -291,7 +293,7 @@ impl IoTaker for Giver<'_, '_> {
     }
 }
 
-impl RowTaker for Giver<'_, '_> {
+impl RowTaker for Giver {
     fn take(&mut self, window: usize, row: &BlockRow) -> Result<(), Error> {
         if self.rows.0 != window || self.rows.1.len() >= ROWS {
             self.flush()?;
@@ -338,7 +340,9 @@ fn stream(
         columns,
         ..Giver::new(take, told)
     };
-    let done = iorecord::stream(&source, &request, &wishes, in_order, &mut giver);
+    let done = take
+        .py()
+        .detach(|| iorecord::stream(&source, &request, &wishes, in_order, &mut giver));
     done.map_err(|error| giver.error(path, &error))
 }
 

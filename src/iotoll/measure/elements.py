@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import cached_property, lru_cache
@@ -215,16 +216,18 @@ class ElementCounter:
     ) -> list[dict[str, ElementRecord]]:
         """The elements of windows of a trace, of which ``tables`` has the I/Os; by element."""
         found = [_of_trace(table, self._known) for table in tables]
-        for place, one in enumerate(self._counted):
-            wholes = [self._whole(place, table) for table in tables]
-            if not any(whole.any() for whole in wholes):
-                continue
-            columns = self._sections(place, path, device, spans, comm)
-            for cell, (table, whole) in enumerate(zip(tables, wholes, strict=True)):
-                if len(columns[cell]["pid"]) != len(table):
-                    raise InfrastructureError(f"{path}: {one.key} was cut into other I/Os")
-                if whole.any():
-                    found[cell][one.key] = self._record(one, table, whole, columns[cell])
+        every = {n: [self._whole(n, table) for table in tables] for n in range(len(self._counted))}
+        here = [place for place, wholes in every.items() if any(whole.any() for whole in wholes)]
+        # The analyser cuts the I/Os by the next element while the records of one are made.
+        with ThreadPoolExecutor(1) as pool:
+            sections = pool.map(lambda n: self._sections(n, path, device, spans, comm), here)
+            for place, columns in zip(here, sections, strict=True):
+                one = self._counted[place]
+                for cell, (table, whole) in enumerate(zip(tables, every[place], strict=True)):
+                    if len(columns[cell]["pid"]) != len(table):
+                        raise InfrastructureError(f"{path}: {one.key} was cut into other I/Os")
+                    if whole.any():
+                        found[cell][one.key] = self._record(one, table, whole, columns[cell])
         return found
 
     def _whole(self, place: int, table: IoTable) -> Ints:
