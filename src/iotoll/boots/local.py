@@ -51,7 +51,8 @@ class GivenTime:
     """Seconds since it was made, without those in which a process waited for a processor.
 
     It must be asked often, as a time-out is: what counts between two questions is the thread that
-    waited longest. On a kernel without schedstat all host time counts.
+    waited longest, and of a longer pause `LONGEST_PAUSE`: who asks was stopped itself. On a kernel
+    without schedstat all host time counts.
     """
 
     def __init__(self, pid: int) -> None:
@@ -64,7 +65,7 @@ class GivenTime:
         """Seconds that the process was given so far."""
         now, waits = time.monotonic(), self._read()
         grown = (wait - self._waits.get(name, wait) for name, wait in waits.items())
-        passed = now - self._last
+        passed = min(now - self._last, LONGEST_PAUSE)
         self._given += passed - min(passed, max(grown, default=0) / 1e9)
         self._last, self._waits = now, waits
         return self._given
@@ -80,6 +81,8 @@ class GivenTime:
         return found
 
 
+LONGEST_PAUSE = 10.0
+"""Seconds between two questions that count: Ctrl-Z stops who asks and the board alike."""
 POLL_SECONDS = 0.1
 HANDOVER_LIMIT = 4 << 30
 """Bytes that a board may hand over; a boot of the whole matrix hands over some 100 MB."""

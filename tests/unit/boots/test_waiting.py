@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from iotoll.boots.local import GivenTime
+import pytest
+
+from iotoll.boots.local import LONGEST_PAUSE, GivenTime
 
 SPIN = "while True: pass"
 
@@ -48,6 +50,15 @@ def test_a_stopped_process_is_given_all_time() -> None:
     with spinning(1) as pids:
         os.kill(pids[0], signal.SIGSTOP)
         assert given(pids[0], 1) > 0.8
+
+
+def test_a_pause_of_who_asks_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-Z for two minutes made a board hang that had been stopped as well."""
+    with spinning(1) as pids:
+        asked = GivenTime(pids[0])
+        later = time.monotonic() + 120
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        assert asked.seconds() <= LONGEST_PAUSE
 
 
 def test_a_process_that_is_gone_is_given_all_time() -> None:
