@@ -58,8 +58,8 @@ fact tainted "$(each /proc/sys/kernel/tainted)"
 [ ! -r /proc/config.gz ] || fact config "$(busybox zcat /proc/config.gz 2>/dev/null | sha256sum | cut -d' ' -f1)"
 for device in $DEVICES; do
     dev=$(target "$device" 2>/dev/null) || continue
-    find_real "/sys/class/block/${dev##*/}"
-    node=$real
+    node=/sys/class/block/${dev##*/}
+    ! find_real "$node" || node=$real
     [ ! -e "$node/partition" ] || node=${node%/*}
     for name in model rev firmware_rev fwrev ioerr_cnt iotmo_cnt; do
         fact "$device.$name" "$(each "$node/device/$name")"

@@ -44,8 +44,8 @@ for device in $DEVICES; do
             "mkfs.ext4 -L $MARK $dev, once and on the board, if all on it may go"
         mark="-L $MARK"
     }
-    find_real "/sys/class/block/${dev##*/}"
-    node=$real
+    node=/sys/class/block/${dev##*/}
+    ! find_real "$node" || node=$real
     eval "kib=\$((FILE_MB_$device * 1024)) aged=\${AGED_MB_$device:-0}"
     # Its files have twice that, and ext4 needs room as well.
     read -r sectors <"$node/size"
