@@ -8,9 +8,8 @@ here=$(dirname "$0")
 . "$1/job.env"
 
 write_file() { # FILE KIB
-    # On an exact board past the page cache, which takes half the time and leaves nothing to drop.
-    # shellcheck disable=SC2086 # an option or none
-    dd if=/dev/zero of="$1" bs=128k count=$(($2 / 128)) conv=fsync ${QUIET:+oflag=direct} 2>/tmp/iotoll-said || {
+    # Through the page cache: written past it, NVMe's file was in two pieces, and an I/O of two bios is ambiguous.
+    dd if=/dev/zero of="$1" bs=128k count=$(($2 / 128)) conv=fsync 2>/tmp/iotoll-said || {
         why=$(sed -n 's/^dd: //p' /tmp/iotoll-said)
         fail prepare "writing $1 failed: ${why:-dd says nothing}"
     }
