@@ -22,7 +22,7 @@ spread_pages "$job/$batch.fio" || exit 1
 # An event that begins a page of the trace buffer costs 321 instructions more: larger pages have fewer of
 # them (Linux 6.8 on). They are for boards that count instructions: not every reader of traces knows them.
 [ -z "${PAGE_KB:-}" ] || echo "$PAGE_KB" >"$TRACEFS/buffer_subbuf_size_kb" 2>/dev/null
-# trace-cmd reads the kernel's symbols twice for each trace, and unpacking their names takes as long as four cells.
+# trace-cmd reads the kernel's symbols twice for each trace, and unpacking their names takes about as long as a cell.
 [ -z "${PAGE_KB:-}" ] || [ -s /tmp/iotoll-symbols ] || {
     cat /proc/kallsyms >/tmp/iotoll-symbols && mount -o bind /tmp/iotoll-symbols /proc/kallsyms
 } || fail workload "$batch: the kernel's symbols cannot be kept"
@@ -37,7 +37,7 @@ count_hpb end
 reset_disks
 rm -f ./*.prerun.txt
 # trace-cmd does not pass on the exit status of the command that it ran: ask fio's own result too.
-# (Lines of fixed text first: fio.json has ten thousand others.)
+# (Lines of fixed text first: fio.json has thousands of others.)
 if [ $status -ne 0 ] || [ ! -s fio.json ] || grep -F '"error" : ' fio.json | grep -q ' : [1-9-]'; then
     tail -n 5 record.log
     grep -h '^fio:' fio.json | head -n 3

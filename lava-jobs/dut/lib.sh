@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# find_real FOLDER: $real is where it is, without links. `cd -P` needs no process, of which a boot had a hundred.
+# find_real FOLDER: $real is where it is, without links. `cd -P` needs no process.
 find_real() {
     from=$PWD
     cd -P "$1" 2>/dev/null || return 1

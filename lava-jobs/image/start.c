@@ -307,7 +307,7 @@ static void add_page(word file)
  * batch of others for itself, so that the same I/O of two kernels pays for the next. An I/O that takes as many pages
  * each time pays for the next batch at the same place each time: which place that is, extra pages move.
  *
- * Those that no CPU has for itself are fewer then, which costs a tenth of reading what the CPU has; another CPU may
+ * Those that no CPU has for itself are fewer then, which is much less to read than what each CPU has; another CPU may
  * have fetched them, so that is asked next. Pages that are only allocated need not be written (shmem_fallocate()).
  */
 static void settle(const char *path, word cpu, word pages, word extra)

@@ -39,6 +39,7 @@ from iotoll.explain.stored import has_windows
 from iotoll.explain.tables import io_tables
 from iotoll.explain.viewers import firefox, flame_svg, perfetto, speedscope
 from iotoll.kernels.changed import changed_functions
+from iotoll.kernels.debuginfo import FunctionLines
 from iotoll.kernels.symbols import Symbols, read_functions
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable, present
@@ -306,9 +307,14 @@ class Explainer:
 
     def _pieces(self, side: Side, symbols: Symbols, changed: Sequence[str]) -> Pieces:
         known = [name for name in changed if symbols.span(name)]
+        found: Mapping[str, FunctionLines] = {}
         if side == "candidate":
-            return make_pieces(symbols, self.lines.read_changed(symbols, known))
-        return make_pieces(symbols, self.lines.read(side, symbols, known))
+            found = self.lines.read_changed(symbols, known)
+            # A changed header is part of more files than are compiled beside the base's build.
+            headers = any(path.endswith(".h") for path in self.lines.changed_paths())
+            known = [name for name in known if name not in found] if headers else []
+        more = self.lines.read(side, symbols, known) if known else {}
+        return make_pieces(symbols, {**found, **more})
 
     # ------------------------------------------------------------ boots
 

@@ -361,7 +361,7 @@ def _functions(elf: ELFFile) -> dict[str, list[_Function]]:
     machine = X86_64 if elf["e_machine"] == "EM_X86_64" else ARM64
     linked: dict[int, dict[int, int]] = {}
     for section in elf.iter_sections():
-        # Debug information has a hundred times as many places as code.
+        # Most places are in debug information.
         if isinstance(section, RelocationSection) and _is_code(elf, section["sh_info"]):
             places = linked.setdefault(section["sh_info"], {})
             for entry in section.iter_relocations():
