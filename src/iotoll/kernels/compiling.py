@@ -206,8 +206,9 @@ class _Workshop:
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
         with Precompiler(self.out, stores, self.tree.kept_open) as precompiler:
             if not self.is_empty:
-                precompiler.start(self.tree.src, paths)
+                self.more = precompiler.start(self.tree.src, paths)
             failure = self.compile(lambda: (look(), gather()))
+            self.more = {}
             is_as_noted = look().result()
         if is_as_noted:
             return failure

@@ -1,21 +1,26 @@
 """Compiles the files that a change touches before make comes to them; make finds them in ccache.
 
-Make first reads the makefiles of all folders, which takes longer than to compile a driver's file,
+Make first reads the makefiles of all folders, which takes as long as to compile a driver's file,
 and on one processor. What is compiled here is stored nowhere but in ccache, whose key is
 all that the compiler reads: the kernel is made by make alone, and a compilation that differs in
-anything from make's own is of no use, and does no harm.
+anything from make's own is of no use, and does no harm. Where make comes to a file that is just
+being compiled it waits, and does not compile it a second time.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shlex
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from iotoll.core.digest import json_sha256
 from iotoll.core.proc import stop
 from iotoll.core.scratch import scratch
 
@@ -23,6 +28,16 @@ MOST = 8
 """Files of one change; what touches more is another revision, with which make has enough to do."""
 _NOTED = re.compile(r"(?:saved)?cmd_\S+ := (.*)")  # saved since Linux 6.2
 _DEPENDENCIES = "-Wp,-MMD,"
+_WAITING = """\
+#!/bin/sh
+# make's ccache: a file that is being compiled ahead is waited for
+PATH=${{PATH#*:}}
+for source; do :; done
+case $source in
+{cases}
+esac
+exec ccache "$@"
+"""
 
 
 class Precompiler:
@@ -41,13 +56,28 @@ class Precompiler:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
+        self._stack = ExitStack()
 
-    def start(self, source: Path, paths: Sequence[str]) -> None:
-        """Compile what of ``paths`` below ``source`` an object is made of; returns at once."""
+    def start(self, source: Path, paths: Sequence[str]) -> dict[str, str]:
+        """Compile what of ``paths`` below ``source`` an object is made of; returns at once.
+
+        Returns variables of make's environment: with them it waits for what is being compiled.
+        """
         paths = [path for path in paths if path.endswith(".c")]
-        if 0 < len(paths) <= MOST and self._thread is None:
-            self._thread = threading.Thread(target=self._work, args=(source, paths), daemon=True)
-            self._thread.start()
+        found = {path: command(self._out, path, self._work) for path in paths[: MOST + 1]}
+        known = {path: words for path, words in found.items() if words}
+        if not known or len(paths) > MOST:
+            return {}
+        waiting = self._work / "ccache"
+        cases = [
+            f'{shlex.quote(words[-1])}) exec flock --no-fork {self._lock_of(path)} ccache "$@" ;;'
+            for path, words in known.items()
+        ]
+        waiting.write_text(_WAITING.format(cases="\n".join(cases)))
+        waiting.chmod(0o700)
+        self._thread = threading.Thread(target=self._run, args=(source, known), daemon=True)
+        self._thread.start()
+        return {"PATH": os.pathsep.join([str(self._work), self._env.get("PATH", os.defpath)])}
 
     @property
     def is_working(self) -> bool:
@@ -55,6 +85,7 @@ class Precompiler:
         return self._thread is not None and self._thread.is_alive()
 
     def __enter__(self) -> Precompiler:
+        self._work = self._stack.enter_context(scratch())
         return self
 
     def __exit__(
@@ -69,13 +100,21 @@ class Precompiler:
                 stop(self._process)
         if self._thread is not None:
             self._thread.join()
+        self._stack.close()
 
-    def _work(self, source: Path, paths: Sequence[str]) -> None:
-        with scratch() as work:
-            for path in paths:
-                words = command(self._out, path, work)
-                if words and not self._is_made(source, path) and not self._compile(words):
+    def _run(self, source: Path, known: Mapping[str, Sequence[str]]) -> None:
+        for path, words in known.items():
+            with self._lock_of(path).open("w") as held:
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue  # make is at it
+                if not self._is_made(source, path) and not self._compile(words):
                     return
+
+    def _lock_of(self, path: str) -> Path:
+        """What is locked by whoever compiles a file."""
+        return self._work / f"lock-{json_sha256(path)[:16]}"
 
     def _is_made(self, source: Path, path: str) -> bool:
         """Whether make was quicker."""

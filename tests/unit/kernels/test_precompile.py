@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
@@ -51,9 +52,13 @@ def results(out: Path) -> list[str]:
 def precompile_paths(out: Path, paths: list[str], env: dict[str, str]) -> None:
     with Precompiler(out, env) as early:
         early.start(out.parent / "src", paths)
-        limit = time.monotonic() + 20
-        while early.is_working and time.monotonic() < limit:
-            time.sleep(0.01)
+        wait_for(early)
+
+
+def wait_for(early: Precompiler) -> None:
+    limit = time.monotonic() + 20
+    while early.is_working and time.monotonic() < limit:
+        time.sleep(0.01)
 
 
 def test_make_finds_in_ccache_what_was_precompiled(out: Path) -> None:
@@ -65,6 +70,49 @@ def test_make_finds_in_ccache_what_was_precompiled(out: Path) -> None:
     subprocess.run(["ccache", *shlex.split(WORDS)], cwd=out, env=makes, check=True)
     assert results(out)[-1] != "cache_miss" and "direct_cache_hit" in results(out)
     assert (out / "fs/a.o").is_file()
+
+
+def test_make_waits_for_what_is_being_compiled(out: Path) -> None:
+    """Without that it would compile the same file at the same time."""
+    header = slow_header(out)
+    with Precompiler(out, environment(out)) as early:
+        makes = environment(out) | early.start(out.parent / "src", ["fs/a.c"])
+        writer = os.open(header, os.O_WRONLY)  # returns once the compiler has opened it
+        make = subprocess.Popen(["ccache", *shlex.split(WORDS)], cwd=out, env=makes)
+        with pytest.raises(subprocess.TimeoutExpired):
+            make.wait(0.5)
+        let_go(header, writer)
+        assert make.wait(20) == 0
+    assert (out / "fs/a.o").is_file()
+
+
+def test_what_make_compiles_is_not_compiled_a_second_time(out: Path) -> None:
+    header = slow_header(out)
+    (out.parent / "src/fs/b.c").write_text("int b;\n")
+    words = WORDS.replace("/a.", "/b.").replace("/.a.", "/.b.")
+    (out / "fs/.b.o.cmd").write_text(f"savedcmd_fs/b.o := ccache {words}\n")
+    with Precompiler(out, environment(out)) as early:
+        early.start(out.parent / "src", ["fs/a.c", "fs/b.c"])
+        writer = os.open(header, os.O_WRONLY)
+        with early._lock_of("fs/b.c").open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # make is at it
+            let_go(header, writer)
+            wait_for(early)
+    assert results(out).count("cache_miss") == 1
+
+
+def slow_header(out: Path) -> Path:
+    """A header of fs/a.c: a compiler that opens it waits until somebody has written it."""
+    header = out.parent / "src/fs/slow.h"
+    os.mkfifo(header)
+    (out.parent / "src/fs/a.c").write_text('#include "slow.h"\nint a;\n')
+    return header
+
+
+def let_go(header: Path, writer: int) -> None:
+    header.unlink()
+    header.write_text("/* what ccache, and a second compiler, would read */\n")
+    os.close(writer)
 
 
 @pytest.mark.parametrize(
