@@ -10,6 +10,7 @@ _HOSTILE = re.compile(
 )
 _SECTION = re.compile("section_(start|end):")
 """What GitLab's job log folds by."""
+_ESCAPED = ("\\u", "\\b", "\\f", "\\r", "\x7f")
 
 
 def plain(text: str) -> str:
@@ -23,6 +24,14 @@ def plain(text: str) -> str:
 def plain_log(text: str) -> str:
     """As `plain`, for a line of a CI job's log, which then begins and ends no section either."""
     return _SECTION.sub(r"section-\1:", plain(text))
+
+
+def is_plain_json(text: str) -> bool:
+    """Whether no text in a JSON text has anything but ASCII, line feeds and tabs.
+
+    JSON escapes all other control characters. It is a quick look at long lists of numbers.
+    """
+    return text.isascii() and not any(part in text for part in _ESCAPED)
 
 
 def plain_data(data: Any) -> Any:

@@ -122,10 +122,12 @@ class KernelJob:
 
         After another source make would compile many files again, below a candidate's overlay for
         every candidate anew. So it would where another folder's build has moved the sources
-        meanwhile, though they are back.
+        meanwhile, though they are back, and where somebody has configured in the cache.
         """
-        noted = self.out(tree) / BUILT
+        noted, config = self.out(tree) / BUILT, self.out(tree) / ".config"
         if not noted.is_file() or noted.read_text() != self.key:
+            return False
+        if not config.is_file() or config.stat().st_mtime > noted.stat().st_mtime:
             return False
         return self.last_built(tree) == self.source.git_tree
 

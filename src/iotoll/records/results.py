@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError, os_fix
 from iotoll.core.paths import check_target
-from iotoll.core.plain import plain_data
+from iotoll.core.plain import is_plain_json, plain_data
 from iotoll.records import models
 from iotoll.records.models.base import Model
 
@@ -61,8 +61,10 @@ def write(path: Path, document: Model) -> None:
 
     A copy with changes (`model_copy`) is not checked when it is made, so it is checked here.
     """
-    data = plain_data(document.model_dump(mode="json", exclude_none=True, warnings=False))
+    data = document.model_dump(mode="json", exclude_none=True, warnings=False)
     text = json.dumps(data, indent=1, sort_keys=True) + "\n"
+    if not is_plain_json(text):
+        text = json.dumps(plain_data(data), indent=1, sort_keys=True) + "\n"
     parsed(text, type(document), path)
     write_text(path, text)
 

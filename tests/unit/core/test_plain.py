@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from iotoll.core.cli_support import guarded
 from iotoll.core.errors import ResultError, UsageError
-from iotoll.core.plain import plain, plain_log
+from iotoll.core.plain import is_plain_json, plain, plain_data, plain_log
 from iotoll.records import results
 from iotoll.records.models import FailureRecord, Outcome
 from iotoll.run.opening import locked
@@ -82,3 +83,15 @@ def test_f3_1_two_runs_of_one_folder_do_not_meet(tmp_path: Path) -> None:
         other.wait()
     with locked(run):
         pass
+
+
+@pytest.mark.parametrize("char", [chr(n) for n in (*range(9), *range(11, 32), 127, 128, 0x202E)])
+def test_json_that_plain_would_change_is_found_without_reading_it(char: str) -> None:
+    for data in ({"a": [1, f"b{char}"]}, {f"a{char}": 1}):
+        for is_ascii in (True, False):
+            assert not is_plain_json(json.dumps(data, ensure_ascii=is_ascii))
+
+
+def test_json_of_plain_text_is_plain() -> None:
+    data = {"a": [1, 2.5, None, True], "b": 'a line\n\tof "text" / with signs: ~!@[]{}'}
+    assert is_plain_json(json.dumps(data, indent=1)) and plain_data(data) == data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ def make_warm(place: KernelTree, one: KernelJob) -> None:
     """As a build of it leaves a place."""
     place.checkout(str(one.source.git_tree))
     one.out(place).mkdir(parents=True)
+    (one.out(place) / ".config").write_text("CONFIG_BLOCK=y\n")
     (one.out(place) / BUILT).write_text(one.key)
 
 
@@ -72,6 +74,17 @@ def test_g1_11_candidates_in_the_sandbox_share_a_place(tree: Path) -> None:
     ):
         assert first.work == second.work
         assert attempted(first.lock) is None, "and nobody moves it"
+
+
+def test_a_place_in_which_somebody_configured_is_not_warm(tree: Path) -> None:
+    """Else each candidate above it is configured and compiled as a whole."""
+    kernel, one = source.open_tree(str(tree), QUIET), job(tree)
+    place = places.places(kernel, one)[0]
+    make_warm(place, one)
+    assert one.is_warm(place)
+    noted = (one.out(place) / BUILT).stat().st_mtime
+    os.utime(one.out(place) / ".config", (noted + 1, noted + 1))
+    assert not one.is_warm(place)
 
 
 def test_g1_11_a_long_build_of_something_else_is_not_waited_for(tree: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from iotoll.core.plain import is_plain_json
 from iotoll.patch import diff
 from iotoll.patch.diff import Hunk
 from iotoll.records import results, sealed
@@ -82,7 +83,10 @@ class Evidence:
 
 
 def _optional(path: Path, model: type[M]) -> M | None:
-    return _harmless(results.read(path, model)) if path.is_file() else None
+    if not path.is_file():
+        return None
+    record = results.read(path, model)
+    return record if is_plain_json(path.read_text()) else _harmless(record)
 
 
 def _harmless(value: Any) -> Any:
