@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -73,15 +74,18 @@ def _beside(task: Task) -> Iterator[Callable[[], SideParts]]:
     """Dissect a side in another process, which does not outlive the block."""
     # Not a fork: this process may have threads, such as that of a live progress bar.
     context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(task, os.getpid(), sender), daemon=True)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(os.getpid(), theirs), daemon=True)
     process.start()
-    sender.close()
+    theirs.close()
+    # The other process reads it once it has imported all it needs: nobody waits for that.
+    giver = threading.Thread(target=_give, args=(ours, task), daemon=True)
+    giver.start()
 
     def result() -> SideParts:
         try:
-            found: SideParts | Exception = receiver.recv()
-        except EOFError as error:
+            found: SideParts | Exception = ours.recv()
+        except (EOFError, ConnectionError) as error:
             process.join()
             raise InfrastructureError(
                 f"the process that dissects the {task.side}'s I/Os ended with"
@@ -96,18 +100,24 @@ def _beside(task: Task) -> Iterator[Callable[[], SideParts]]:
     finally:
         process.kill()
         process.join()
-        receiver.close()
+        giver.join()
+        ours.close()
 
 
-def _work(task: Task, parent: int, sender: Connection) -> None:
+def _give(connection: Connection, task: Task) -> None:
+    with suppress(OSError):  # the process has ended: `result` says so
+        connection.send(task)
+
+
+def _work(parent: int, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's to handle
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         return
     try:
-        sender.send(dissect_side(task))
+        connection.send(dissect_side(connection.recv()))
     except Exception as error:
-        sender.send(error)
+        connection.send(error)
 
 
 def dissect_side(task: Task, on_cell: Callable[[int], None] = lambda _: None) -> SideParts:
