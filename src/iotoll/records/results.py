@@ -95,6 +95,10 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def read(path: Path, model: type[M]) -> M:
     """Read a document; raises ResultError naming file and field when it is not of its schema."""
+    name = _name(path)
+    known = _large.get(name)
+    if type(known) is model:
+        return known
     try:
         text = path.read_bytes()
     except FileNotFoundError as error:
@@ -103,7 +107,27 @@ def read(path: Path, model: type[M]) -> M:
         raise ResultError(
             f"{path} cannot be read ({error.strerror}): run its step again"
         ) from error
-    return parsed(text, model, path)
+    found = parsed(text, model, path)
+    if len(text) > _LARGE:
+        _large[name] = found
+        if len(_large) > _MOST:
+            _large.pop(next(iter(_large)), None)
+    return found
+
+
+_LARGE, _MOST = 1 << 18, 4  # bytes, and documents
+_large: dict[tuple[object, ...], Model] = {}
+"""The last large documents: a gate's steps read both sides' results again and again, and documents
+are frozen."""
+
+
+def _name(path: Path) -> tuple[object, ...]:
+    """What another file, or another content, does not have."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return str(path), found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def parsed(text: str | bytes, model: type[M], where: Path) -> M:

@@ -153,3 +153,20 @@ def test_parent_folders_are_made_and_none_is_left_out(tmp_path: Path) -> None:
     source = results.read(SCHEMAS / "valid" / "source.json", SourceRecord)
     results.write(tmp_path / "a" / "b.json", source.model_copy(update={"commit": None}))
     assert "commit" not in json.loads((tmp_path / "a" / "b.json").read_text())
+
+
+def test_a_large_document_is_parsed_again_once_its_file_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "_LARGE", 0)
+    path = tmp_path / "selection.json"
+    results.write(path, selection())
+    first = results.read(path, SelectionRecord)
+    assert results.read(path, SelectionRecord) is first
+    with pytest.raises(ResultError):
+        results.read(path, SourceRecord)
+    results.write(path, selection().model_copy(update={"why": "another one"}))
+    assert results.read(path, SelectionRecord).why == "another one"
+    path.write_text("{}")
+    with pytest.raises(ResultError):
+        results.read(path, SelectionRecord)
