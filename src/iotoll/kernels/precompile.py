@@ -30,7 +30,7 @@ _NOTED = re.compile(r"(?:saved)?cmd_\S+ := (.*)")  # saved since Linux 6.2
 _DEPENDENCIES = "-Wp,-MMD,"
 _WAITING = """\
 #!/bin/sh
-# make's ccache: a file that is being compiled ahead is waited for
+# make's ccache: a file that is being precompiled is waited for
 PATH=${{PATH#*:}}
 for source; do :; done
 case $source in
