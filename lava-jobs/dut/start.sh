@@ -21,7 +21,7 @@ count_cpus
 for disk in $DISKS; do first_tags "$disk"; done
 echo "iotoll: cell $cell" >/dev/console
 settle_memory "$extra_pages"
-# The other threads look for the file every 50 ms. The cell's marker comes between two ticks.
+# The other threads wait for what the file tells. The cell's marker comes between two ticks.
 begin=/tmp/iotoll-$cell.begin
 echo "$begin" >"$OPEN_CELL"
 iotoll-start plan "$begin" 200000 "$round_us" $((1000 + late_us)) 10000 || {

@@ -2,10 +2,10 @@
  * iotoll-start: lets the threads of a cell begin at moments of the kernel's clock. For exact boards.
  *
  *   iotoll-start plan FILE LEAD_US ROUND_US LATE_US MARGIN_US
- *       writes to FILE when the cell begins, in microseconds of CLOCK_MONOTONIC: LEAD_US from now at least,
+ *       tells in FILE when the cell begins, in microseconds of CLOCK_MONOTONIC: LEAD_US from now at least,
  *       at a multiple of ROUND_US, and LATE_US more. Ends MARGIN_US before that.
  *   iotoll-start at FILE OFFSET_US NAME
- *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
+ *       waits until FILE tells that moment, and ends OFFSET_US after it. Where that has passed it says so
  *       on the console, as a note about the cell NAME.
  *   iotoll-start rest FILE REST_US ROUND_US
  *       waits for REST_US at least, and until a multiple of ROUND_US has passed since the moment that is in FILE.
@@ -27,32 +27,37 @@ struct timespec {
 };
 
 #if defined(__aarch64__)
-enum { OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
-       PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82 };
+enum { OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
+       PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82, FTRUNCATE = 46, MMAP = 222, FUTEX = 98 };
 
-static word call(word number, word a, word b, word c, word d)
+static word call6(word number, word a, word b, word c, word d, word e, word f)
 {
 	register word x8 __asm__("x8") = number;
 	register word x0 __asm__("x0") = a;
 	register word x1 __asm__("x1") = b;
 	register word x2 __asm__("x2") = c;
 	register word x3 __asm__("x3") = d;
+	register word x4 __asm__("x4") = e;
+	register word x5 __asm__("x5") = f;
 
-	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
 	return x0;
 }
 
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
-enum { OPENAT = 257, CLOSE = 3, LSEEK = 8, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
-       PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74 };
+enum { OPENAT = 257, CLOSE = 3, LSEEK = 8, READ = 0, WRITE = 1, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
+       PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74, FTRUNCATE = 77, MMAP = 9, FUTEX = 202 };
 
-static word call(word number, word a, word b, word c, word d)
+static word call6(word number, word a, word b, word c, word d, word e, word f)
 {
 	register word r10 __asm__("r10") = d;
+	register word r8 __asm__("r8") = e;
+	register word r9 __asm__("r9") = f;
 	word result;
 
-	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
 	return result;
 }
 
@@ -61,9 +66,15 @@ __asm__(".globl _start\n_start: xor %ebp, %ebp\nmov %rsp, %rdi\nand $-16, %rsp\n
 #error "exact boards are arm64 or x86-64"
 #endif
 
+static word call(word number, word a, word b, word c, word d)
+{
+	return call6(number, a, b, c, d, 0, 0);
+}
+
 #define HERE (-100) /* AT_FDCWD */
-enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, MONOTONIC = 1, ABSOLUTE = 1, SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031,
-       PIPES = 24, KEEP_SIZE = 1, INSERT_RANGE = 0x20, CHUNK = 32768 };
+enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, SHARED_FILE = 02 | 0100, MONOTONIC = 1, ABSOLUTE = 1,
+       SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031, PIPES = 24, KEEP_SIZE = 1, INSERT_RANGE = 0x20, CHUNK = 32768,
+       READ_WRITE = 3, SHARED = 1, WAIT = 0, WAKE = 1, ALL = 0x7fffffff };
 
 static word length(const char *text)
 {
@@ -146,38 +157,46 @@ static void sleep_until(word moment)
 		;
 }
 
+/* What a cell's threads have in common: whoever comes first makes the file. */
+struct begin {
+	word moment;
+	int is_known;
+};
+
+static struct begin *shared(const char *path)
+{
+	word file = call(OPENAT, HERE, (word)path, SHARED_FILE, 0644), place;
+
+	if (file < 0 || call(FTRUNCATE, file, sizeof(struct begin), 0, 0))
+		leave(4);
+	place = call6(MMAP, 0, sizeof(struct begin), READ_WRITE, SHARED, file, 0);
+	if (place < 0 && place > -4096)
+		leave(4);
+	return (struct begin *)place;
+}
+
 static void plan(const char *path, word lead, word round, word late, word margin)
 {
-	char part[256], text[32], *end = part;
+	struct begin *begin = shared(path);
 	word moment = ((now() + lead) / round + 1) * round + late;
 
-	if (length(path) > 240)
-		leave(2);
-	add(&end, path);
-	add(&end, ".part");
-	*end = 0;
-	end = text;
-	add_number(&end, moment);
-	/* Renamed when it is whole: the other threads look for it. */
-	put(part, NEW_FILE, text, end - text);
-	if (call(RENAMEAT, HERE, (word)part, HERE, (word)path))
-		leave(4);
+	begin->moment = moment;
+	__atomic_store_n(&begin->is_known, 1, __ATOMIC_RELEASE);
+	call(FUTEX, (word)&begin->is_known, WAKE, ALL, 0);
 	sleep_until(moment - margin);
 }
 
-/* The moment that is in a file; waits until it is there. */
+/*
+ * The moment that a file tells; waits until it does. A process that looked for it again and again would run in the cell
+ * before, whose seven other threads wait here for seconds: half of what its CPU did outside I/Os was that.
+ */
 static word planned(const char *path)
 {
-	char text[32];
-	word file, size;
+	struct begin *begin = shared(path);
 
-	while ((file = call(OPENAT, HERE, (word)path, READ_ONLY, 0)) < 0)
-		sleep_until(now() + 50000);
-	size = call(READ, file, (word)text, 31, 0);
-	if (size <= 0)
-		leave(4);
-	text[size] = 0;
-	return number(text);
+	while (!__atomic_load_n(&begin->is_known, __ATOMIC_ACQUIRE))
+		call(FUTEX, (word)&begin->is_known, WAIT, 0, 0);
+	return begin->moment;
 }
 
 static void rest(const char *path, word least, word round)
