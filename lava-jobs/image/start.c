@@ -187,8 +187,8 @@ static void plan(const char *path, word lead, word round, word late, word margin
 }
 
 /*
- * The moment that a file tells; waits until it does. A process that looked for it again and again would run in the cell
- * before, whose seven other threads wait here for seconds: half of what its CPU did outside I/Os was that.
+ * The moment that a file tells; waits until it does. A cell's other threads come here while the cell before rests, and
+ * what runs then counts for that: seven that looked for the file every 50 ms were a third of it.
  */
 static word planned(const char *path)
 {
