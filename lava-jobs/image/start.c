@@ -28,7 +28,8 @@ struct timespec {
 
 #if defined(__aarch64__)
 enum { OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
-       PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82, FTRUNCATE = 46, MMAP = 222, FUTEX = 98 };
+       PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82, FTRUNCATE = 46, MMAP = 222, FUTEX = 98,
+       PREAD = 67, RENAMEAT = 38 };
 
 static word call6(word number, word a, word b, word c, word d, word e, word f)
 {
@@ -47,7 +48,8 @@ static word call6(word number, word a, word b, word c, word d, word e, word f)
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
 enum { OPENAT = 257, CLOSE = 3, LSEEK = 8, READ = 0, WRITE = 1, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
-       PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74, FTRUNCATE = 77, MMAP = 9, FUTEX = 202 };
+       PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74, FTRUNCATE = 77, MMAP = 9, FUTEX = 202,
+       PREAD = 17, RENAMEAT = 264 };
 
 static word call6(word number, word a, word b, word c, word d, word e, word f)
 {
@@ -72,9 +74,10 @@ static word call(word number, word a, word b, word c, word d)
 }
 
 #define HERE (-100) /* AT_FDCWD */
-enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, SHARED_FILE = 02 | 0100, MONOTONIC = 1, ABSOLUTE = 1,
+enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, SHARED_FILE = 02 | 0100, EMPTY_FILE = 02 | 0100 | 01000,
+       MONOTONIC = 1, ABSOLUTE = 1,
        SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031, PIPES = 24, KEEP_SIZE = 1, INSERT_RANGE = 0x20, CHUNK = 32768,
-       READ_WRITE = 3, SHARED = 1, WAIT = 0, WAKE = 1, ALL = 0x7fffffff };
+       PAGES = 1024, READABLE = 1, READ_WRITE = 3, SHARED = 1, WAIT = 0, WAKE = 1, ALL = 0x7fffffff };
 
 static word length(const char *text)
 {
@@ -357,19 +360,63 @@ static void settle(const char *path, word cpu, word pages, word extra)
 	call(CLOSE, file, 0, 0, 0);
 }
 
-/* Free pages are handed out in order, so that those of a file that is written from its beginning follow each other. */
+/*
+ * Whether two pages of a file that follow each other do so in memory as well, as a kernel tells that has
+ * /proc/self/pagemap (CONFIG_PROC_PAGE_MONITOR).
+ */
+static int has_neighbours(word file, word pages)
+{
+	static unsigned long entries[PAGES];
+	const unsigned long frame = (1ul << 55) - 1;
+	word map = call(OPENAT, HERE, (word)"/proc/self/pagemap", READ_ONLY, 0), place, n;
+	int found = 0;
+
+	if (map < 0 || pages > PAGES)
+		return 0;
+	place = call6(MMAP, 0, pages * 4096, READABLE, SHARED, file, 0);
+	if (place < 0 && place > -4096)
+		leave(4);
+	for (n = 0; n < pages; n++)
+		(void)*(volatile char *)(place + n * 4096);
+	if (call(PREAD, map, (word)entries, pages * 8, place / 4096 * 8) != pages * 8)
+		leave(4);
+	for (n = 1; n < pages; n++)
+		found |= (entries[n] & frame) && (entries[n] & frame) == (entries[n - 1] & frame) + 1;
+	call(CLOSE, map, 0, 0, 0);
+	return found;
+}
+
+/*
+ * Free pages are mostly handed out in order: those of a file that is written from its beginning follow each other.
+ * Where two of this one do all the same, it is kept under another name, and other pages are taken.
+ */
 static void spread(const char *path, word pages)
 {
 	static const char page[4096] = "x";
-	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), half, n;
+	char kept[256], *end = kept;
+	word half, n, tries;
 
-	if (file < 0)
-		leave(4);
-	for (half = 0; half < 2; half++)
-		for (n = half; n < pages; n += 2)
-			if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
-				leave(4);
-	call(CLOSE, file, 0, 0, 0);
+	if (length(path) > 240)
+		leave(2);
+	add(&end, path);
+	add(&end, ".0");
+	*end = 0;
+	for (tries = 0; tries < 8; tries++) {
+		word file = call(OPENAT, HERE, (word)path, EMPTY_FILE, 0644);
+
+		if (file < 0)
+			leave(4);
+		for (half = 0; half < 2; half++)
+			for (n = half; n < pages; n += 2)
+				if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
+					leave(4);
+		if (!has_neighbours(file, pages))
+			return;
+		call(CLOSE, file, 0, 0, 0);
+		if (tries < 7 && call(RENAMEAT, HERE, (word)path, HERE, (word)kept))
+			leave(4);
+		end[-1]++;
+	}
 }
 
 /*
