@@ -15,6 +15,9 @@ shift 5
 
 count_hpb "$cell"
 clean_slate "$@"
+# Compaction may have brought scattered pages together.
+[ ! -e "/tmp/iotoll-pages.$cell" ] || iotoll-start scatter "/tmp/iotoll-pages.$cell" ||
+    fail workload "cell $cell: iotoll-start scatter: status $?" >/dev/console
 # What each CPU has counted but not yet added up, and adds up when it is much.
 echo 1 >/proc/sys/vm/stat_refresh
 count_cpus

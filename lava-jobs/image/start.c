@@ -14,6 +14,8 @@
  *       more that it has just fetched others (/proc/buddyinfo, /proc/zoneinfo), and EXTRA more.
  *   iotoll-start spread FILE PAGES
  *       writes a file of so many pages, every second one first: no two neighbours in it are neighbours in memory.
+ *   iotoll-start scatter FILE
+ *       gives such a file other pages where two neighbours in it have become neighbours in memory.
  *   iotoll-start age FILE CHUNKS
  *       writes a file of so many chunks of 32 KiB that lie on the disk in another order, with gaps between them.
  *
@@ -29,7 +31,7 @@ struct timespec {
 #if defined(__aarch64__)
 enum { OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
        PIPE2 = 59, FCNTL = 25, PWRITE = 68, FALLOCATE = 47, FSYNC = 82, FTRUNCATE = 46, MMAP = 222, FUTEX = 98,
-       PREAD = 67, RENAMEAT = 38 };
+       PREAD = 67 };
 
 static word call6(word number, word a, word b, word c, word d, word e, word f)
 {
@@ -49,7 +51,7 @@ __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
 enum { OPENAT = 257, CLOSE = 3, LSEEK = 8, READ = 0, WRITE = 1, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
        PIPE2 = 293, FCNTL = 72, PWRITE = 18, FALLOCATE = 285, FSYNC = 74, FTRUNCATE = 77, MMAP = 9, FUTEX = 202,
-       PREAD = 17, RENAMEAT = 264 };
+       PREAD = 17 };
 
 static word call6(word number, word a, word b, word c, word d, word e, word f)
 {
@@ -74,9 +76,9 @@ static word call(word number, word a, word b, word c, word d)
 }
 
 #define HERE (-100) /* AT_FDCWD */
-enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, SHARED_FILE = 02 | 0100, EMPTY_FILE = 02 | 0100 | 01000,
-       MONOTONIC = 1, ABSOLUTE = 1,
-       SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031, PIPES = 24, KEEP_SIZE = 1, INSERT_RANGE = 0x20, CHUNK = 32768,
+enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, SHARED_FILE = 02 | 0100, MONOTONIC = 1, ABSOLUTE = 1,
+       SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031, PIPES = 24, KEEP_SIZE = 1, PUNCH_HOLE = 2, SEEK_END = 2,
+       INSERT_RANGE = 0x20, CHUNK = 32768,
        PAGES = 1024, READABLE = 1, READ_WRITE = 3, SHARED = 1, WAIT = 0, WAKE = 1, ALL = 0x7fffffff };
 
 static word length(const char *text)
@@ -360,16 +362,30 @@ static void settle(const char *path, word cpu, word pages, word extra)
 	call(CLOSE, file, 0, 0, 0);
 }
 
+/* Free pages are mostly handed out in order: those of a file that is written from its beginning follow each other. */
+static void spread(const char *path, word pages)
+{
+	static const char page[4096] = "x";
+	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), half, n;
+
+	if (file < 0)
+		leave(4);
+	for (half = 0; half < 2; half++)
+		for (n = half; n < pages; n += 2)
+			if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
+				leave(4);
+	call(CLOSE, file, 0, 0, 0);
+}
+
 /*
- * Whether two pages of a file that follow each other do so in memory as well, as a kernel tells that has
- * /proc/self/pagemap (CONFIG_PROC_PAGE_MONITOR).
+ * Which page of a file lies in memory behind the one that is before it in the file; 0: none does, or the kernel does
+ * not tell (/proc/self/pagemap: CONFIG_PROC_PAGE_MONITOR).
  */
-static int has_neighbours(word file, word pages)
+static word neighbour(word file, word pages)
 {
 	static unsigned long entries[PAGES];
 	const unsigned long frame = (1ul << 55) - 1;
 	word map = call(OPENAT, HERE, (word)"/proc/self/pagemap", READ_ONLY, 0), place, n;
-	int found = 0;
 
 	if (map < 0 || pages > PAGES)
 		return 0;
@@ -380,42 +396,38 @@ static int has_neighbours(word file, word pages)
 		(void)*(volatile char *)(place + n * 4096);
 	if (call(PREAD, map, (word)entries, pages * 8, place / 4096 * 8) != pages * 8)
 		leave(4);
-	for (n = 1; n < pages; n++)
-		found |= (entries[n] & frame) && (entries[n] & frame) == (entries[n - 1] & frame) + 1;
 	call(CLOSE, map, 0, 0, 0);
-	return found;
+	for (n = 1; n < pages; n++)
+		if ((entries[n] & frame) && (entries[n] & frame) == (entries[n - 1] & frame) + 1)
+			return n;
+	return 0;
 }
 
 /*
- * Free pages are mostly handed out in order: those of a file that is written from its beginning follow each other.
- * Where two of this one do all the same, it is kept under another name, and other pages are taken.
+ * Compaction moves pages, and may bring two of a spread file together. Such a page is given back and kept otherwise,
+ * so that the file gets another one in its place. Who has the file mapped sees that one.
  */
-static void spread(const char *path, word pages)
+static void scatter(const char *path)
 {
 	static const char page[4096] = "x";
 	char kept[256], *end = kept;
-	word half, n, tries;
+	word file = call(OPENAT, HERE, (word)path, SHARED_FILE, 0644), pages, n, other, limit = 64;
 
 	if (length(path) > 240)
 		leave(2);
 	add(&end, path);
-	add(&end, ".0");
+	add(&end, ".kept");
 	*end = 0;
-	for (tries = 0; tries < 8; tries++) {
-		word file = call(OPENAT, HERE, (word)path, EMPTY_FILE, 0644);
-
-		if (file < 0)
+	other = call(OPENAT, HERE, (word)kept, NEW_FILE, 0644);
+	if (file < 0 || other < 0)
+		leave(4);
+	pages = call(LSEEK, file, 0, SEEK_END, 0) / 4096;
+	while ((n = neighbour(file, pages)) > 0 && limit--) {
+		if (call(FALLOCATE, file, KEEP_SIZE | PUNCH_HOLE, n * 4096, 4096))
 			leave(4);
-		for (half = 0; half < 2; half++)
-			for (n = half; n < pages; n += 2)
-				if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
-					leave(4);
-		if (!has_neighbours(file, pages))
-			return;
-		call(CLOSE, file, 0, 0, 0);
-		if (tries < 7 && call(RENAMEAT, HERE, (word)path, HERE, (word)kept))
+		add_page(other);
+		if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
 			leave(4);
-		end[-1]++;
 	}
 }
 
@@ -473,6 +485,8 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		settle(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]));
 	else if (*stack == 4 && is(arguments[1], "spread"))
 		spread(arguments[2], number(arguments[3]));
+	else if (*stack == 3 && is(arguments[1], "scatter"))
+		scatter(arguments[2]);
 	else if (*stack == 4 && is(arguments[1], "age"))
 		age(arguments[2], number(arguments[3]));
 	else

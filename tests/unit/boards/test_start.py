@@ -69,6 +69,8 @@ def test_a_spread_file_has_all_its_pages(program: Path, tmp_path: Path, pages: i
     subprocess.run([program, "spread", str(path), str(pages)], check=True, timeout=10)
     page = b"x" + bytes(4095)
     assert path.read_bytes() == page * pages
+    subprocess.run([program, "scatter", str(path)], check=True, timeout=10)
+    assert path.read_bytes() == page * pages
 
 
 @pytest.mark.parametrize(
