@@ -42,7 +42,9 @@ def own_completion(run: Path, cell: str) -> float:
     result = json.loads((run / "sides/base/result.json").read_text())
     (record,) = result["cells"][cell]
     assert record.get("invalid") is None
-    assert record["marks"]["interrupt"] == {"irq_handler_entry": record["ios"]["measured"]}
+    marks, measured = record["marks"]["interrupt"], record["ios"]["measured"]
+    # One whose block softirq runs behind another interrupt is told by that softirq.
+    assert marks["irq_handler_entry"] >= 0.98 * measured and sum(marks.values()) == measured
     boot = run / "sides/base/boots/1"
     device = cell.partition("-")[0]
     trace = boot / f"{device}/trace.dat"
