@@ -27,6 +27,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One boot; when a device's first cell has run, its requests end where the disk interrupts."""
     folder = tmp_path_factory.mktemp("cross")
     lines = ['extends = "default"', "calibrate = false"]
+    # With the matrix's own 1190 one interrupt of 256 meets another softirq of its CPU.
+    lines += ["[pace]", "stagger_us = 1150"]
     for device, disk in DISKS.items():
         lines += [f'[fio_cells."{device}-{CROSSED}"]']
         lines += [f"""exec_postrun = "sh -c 'echo 0 >/sys/block/{disk}/queue/rq_affinity'\""""]
@@ -42,9 +44,7 @@ def own_completion(run: Path, cell: str) -> float:
     result = json.loads((run / "sides/base/result.json").read_text())
     (record,) = result["cells"][cell]
     assert record.get("invalid") is None
-    marks, measured = record["marks"]["interrupt"], record["ios"]["measured"]
-    # One whose block softirq runs behind another interrupt is told by that softirq.
-    assert marks["irq_handler_entry"] >= 0.98 * measured and sum(marks.values()) == measured
+    assert record["marks"]["interrupt"] == {"irq_handler_entry": record["ios"]["measured"]}
     boot = run / "sides/base/boots/1"
     device = cell.partition("-")[0]
     trace = boot / f"{device}/trace.dat"

@@ -64,9 +64,10 @@ class Precompiler:
         Returns variables of make's environment: with them it waits for what is being compiled.
         """
         paths = [path for path in paths if path.endswith(".c")]
-        found = {path: command(self._out, path, self._work) for path in paths[: MOST + 1]}
-        known = {path: words for path, words in found.items() if words}
-        if not known or len(paths) > MOST:
+        if len(paths) > MOST:
+            return {}
+        known = {p: words for p in paths if (words := command(self._out, p, self._work))}
+        if not known:
             return {}
         waiting = self._work / "ccache"
         cases = [
