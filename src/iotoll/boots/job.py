@@ -118,13 +118,13 @@ def render_job(
     batches: list[Batch],
     target: Path,
     more: Mapping[str, str] | None = None,
-    number: int = 1,
+    late: int = 0,
 ) -> str:
     """Write the job folder, in place of what it held, and return the SHA-256 over its files.
 
-    ``more`` are further settings for the DUT's scripts; ``number`` is that of the boot, which
-    decides how late its cells begin, and how many more pages a CPU has used by then. Raises
-    UsageError where it would overwrite more than the board's owner named.
+    ``more`` are further settings for the DUT's scripts. Each cell begins ``late`` bits later than
+    in a first boot, when a CPU has used as many bits more of pages. Raises UsageError where it
+    would overwrite more than the board's owner named.
     """
     _check_raw(board, batches)
     shutil.rmtree(target, ignore_errors=True)
@@ -137,8 +137,8 @@ def render_job(
         template().render,
         pace=pace,
         more=matrix.fio_cells,
-        late_us=(number - 1) * pace.perturb_us,
-        extra_pages=(number - 1) * pace.perturb_pages,
+        late_us=late * pace.perturb_us,
+        extra_pages=late * pace.perturb_pages,
         threads=threads,
         huge_pages=board.huge_pages,
         cpus=cpus,

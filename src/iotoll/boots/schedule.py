@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,6 +48,12 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 
 PARALLEL = 2  # boots at a time: the two sides of a pair
+PARTS = 2
+"""Boots that divide the cells of a gate on an exact board among them, whatever this machine has."""
+LEAST_DIVIDED = 12
+"""Cells from which on that pays: each boot starts a kernel and makes file systems."""
+_CELL, _BEGIN = 3, 5
+"""What a cell and a batch (a trace-cmd and a fio) take beside what each thread of a cell takes."""
 _BLAMED = 2
 """Tries of a boot in which a kernel must crash before it is blamed, unless the board is exact."""
 
@@ -75,7 +82,8 @@ class Bench:
     `time` the probes are calibrated with ``calibrate_times`` alone. ``in_sandbox`` are the sides
     that this machine boots in the sandbox. With ``keeps`` a board, which no cable of this machine's
     ends in, keeps what it measured until it is fetched. ``caches`` is the model in which boots that
-    count tracing also count lines of cache; None: they do not.
+    count tracing also count lines of cache; None: they do not. The boots with the lowest numbers,
+    ``parts`` of them, divide the cells among them (`of`).
     """
 
     board: Board
@@ -92,6 +100,13 @@ class Bench:
     in_sandbox: Sequence[Side] = ()
     keeps: bool = False
     caches: str | None = None
+    parts: int = 1
+
+    def of(self, number: int) -> Bench:
+        """The bench of a boot by its number: with its part of the cells, or with all of them."""
+        if self.parts == 1 or number > self.parts:
+            return self
+        return replace(self, cells=divide(self.matrix, self.cells, self.parts)[number - 1])
 
     @property
     def counts_tracing(self) -> bool:
@@ -146,8 +161,22 @@ def run_boots(
 
 def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) -> list[BootPlan]:
     """The plans of those boots that are not done yet."""
-    plans = [plan_boot(run, bench, side, number) for side, number in wanted]
+    plans = [plan_boot(run, bench.of(number), side, number) for side, number in wanted]
     return [plan for plan in plans if not _is_done(run, plan)]
+
+
+def divide(matrix: Matrix, cells: Sequence[str], parts: int) -> list[list[str]]:
+    """Cells in the order of a boot, cut where the parts take about as long; none is empty."""
+    batches = make_batches(matrix, list(cells), calibrate=False)
+    costs = {run.name: _CELL + run.cell.threads for batch in batches for run in batch.runs}
+    for batch in batches:
+        costs[batch.runs[0].name] += _BEGIN
+    ends = list(accumulate(costs.values()))
+    found: list[list[str]] = [[] for _ in range(parts)]
+    for (cell, cost), end in zip(costs.items(), ends, strict=True):
+        # Where its middle is.
+        found[(2 * end - cost) * parts // (2 * ends[-1])].append(cell)
+    return found
 
 
 def drop_stale(run: RunDir, bench: Bench, wanted: Collection[tuple[Side, int]]) -> list[str]:
@@ -329,9 +358,10 @@ def _note_died(plan: BootPlan, died: Sequence[FailureRecord]) -> None:
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     """Render the job of one boot and say how it is run."""
     # Base and candidate run the same job, so that the workload before each cell is the same.
-    batches = _batches(bench, number, not _counts_recorder(bench, run.build("base") / "Image"))
+    batches = _batches(bench, number, not counts_recorder(bench, run.build("base") / "Image"))
     job = run.root / "jobs" / f"boot-{number}"
-    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
+    late = max(number - bench.parts, 0)
+    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, late)
     # The base's calibration is applied to both sides (`iotoll.measure.collect`).
     cells_only = bench.board.is_exact and side == "candidate" and bench.settings == {}
     runs = [run for batch in batches for run in batch.runs]
@@ -355,7 +385,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     )
 
 
-def _counts_recorder(bench: Bench, base: Path) -> bool:
+def counts_recorder(bench: Bench, base: Path) -> bool:
     """Whether nothing is to be calibrated: the board counts the recorder of such a kernel."""
     return bench.counts_tracing and (not base.is_file() or tells_tracing(base))
 

@@ -25,21 +25,31 @@ ONLY_DATA = (
 """What is said of a change without code where the images differ."""
 
 
-def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]) -> dict[str, int]:
-    """How many different instructions of each function ran at least once while it was recorded."""
-    longest: dict[int, int] = {}
-    for block, count in zip(*record.split(record.distinct()), strict=True):
-        longest[int(block)] = max(int(count), longest.get(int(block), 0))
-    spans = {name: symbols.instructions(name) for name in names if symbols.span(name)}
-    ran = {name: np.zeros(len(places), np.bool_) for name, places in spans.items()}
-    blocks = np.array(list(longest), np.int64)
-    first = record.blocks["address"][blocks].astype(np.uint64)
-    behind = ends_of(symbols, first, np.array(list(longest.values()), np.int64)).behind
-    for name, places in spans.items():
-        low, high = np.searchsorted(places, first), np.searchsorted(places, behind)
-        for begin, end in {*zip(low.tolist(), high.tolist(), strict=True)}:
-            ran[name][begin:end] = True
-    return {name: int(np.count_nonzero(which)) for name, which in ran.items()}
+class Executed:
+    """How many different instructions of each function ran at least once while boots recorded."""
+
+    def __init__(self, symbols: Symbols, names: Sequence[str]) -> None:
+        self._symbols = symbols
+        self._spans = {name: symbols.instructions(name) for name in names if symbols.span(name)}
+        self._ran = {name: np.zeros(len(spans), np.bool_) for name, spans in self._spans.items()}
+
+    def add(self, record: Record) -> None:
+        """Add what a boot recorded."""
+        longest: dict[int, int] = {}
+        for block, count in zip(*record.split(record.distinct()), strict=True):
+            longest[int(block)] = max(int(count), longest.get(int(block), 0))
+        blocks = np.array(list(longest), np.int64)
+        first = record.blocks["address"][blocks].astype(np.uint64)
+        sizes = np.array(list(longest.values()), np.int64)
+        behind = ends_of(self._symbols, first, sizes).behind
+        for name, places in self._spans.items():
+            low, high = np.searchsorted(places, first), np.searchsorted(places, behind)
+            for begin, end in {*zip(low.tolist(), high.tolist(), strict=True)}:
+                self._ran[name][begin:end] = True
+
+    def counts(self) -> dict[str, int]:
+        """The number of instructions of each function that the kernel has."""
+        return {name: int(np.count_nonzero(which)) for name, which in self._ran.items()}
 
 
 def coverage(

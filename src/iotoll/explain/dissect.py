@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,11 +17,11 @@ import numpy as np
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.explain.attribute import dissect
+from iotoll.explain.attribute import CellParts, dissect
 from iotoll.explain.compared import SideParts
-from iotoll.explain.coverage import executed_instructions
+from iotoll.explain.coverage import Executed
 from iotoll.explain.pieces import PieceCounter, Pieces
-from iotoll.explain.record import read_record
+from iotoll.explain.record import Record, read_record
 from iotoll.explain.stored import stored_record
 from iotoll.explain.tables import io_tables
 from iotoll.explain.walk import Walker
@@ -33,19 +33,30 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
+class Boot:
+    """A boot that has some of the cells: its folder, and that of the gate's boot of these cells.
+
+    ``record`` is the beginning of the record's files, None where the gate's own boot kept what it
+    executed.
+    """
+
+    record: Path | None
+    folder: Path
+    gate: Path
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Task:
     """What one side is dissected from; a process can be given it.
 
-    ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of
-    the record's files, None where the gate's own boot kept what it executed. ``changed`` functions
-    are looked for in all that was recorded; ``single`` is the number of the I/O of each cell that
-    is also dissected alone. Of the cells ``wholes`` the whole I/Os are dissected as well, from
-    call to return.
+    ``changed`` functions are looked for in all that was recorded; ``single`` is the number of the
+    I/O of each cell that is also dissected alone. Of the cells ``wholes`` the whole I/Os are
+    dissected as well, from call to return.
     """
 
     side: Side
-    record: Path | None
-    folders: tuple[Path, Path]
+    boots: tuple[Boot, ...]
     symbols: Symbols
     pieces: Pieces
     cells: tuple[str, ...]
@@ -125,35 +136,45 @@ def dissect_side(task: Task, on_cell: Callable[[int], None] = lambda _: None) ->
 
     Raises InfrastructureError when the recorded boot is not the gate's, or has no trace of a cell.
     """
-    folder, gate = task.folders
-    tables = io_tables(folder, task.cells, without_tracing=task.record is None)
-    before = io_tables(gate, task.cells) if task.record else tables
-    record = read_record(task.record) if task.record else stored_record(gate, tables.values())
-    if not len(record.clock):
+    parts: dict[str, CellParts] = {}
+    same: set[str] = set()
+    executed = Executed(task.symbols, task.changed)
+    for boot in task.boots:
+        tables = io_tables(boot.folder, boot.cells, without_tracing=boot.record is None)
+        before = io_tables(boot.gate, boot.cells) if boot.record else tables
+        record = _record(boot, tables)
+        executed.add(record)
+        walker = Walker(record, task.symbols)
+        counter = PieceCounter(record, task.pieces, task.symbols)
+        for cell in boot.cells:
+            on_cell(len(parts))
+            if cell not in tables:
+                raise InfrastructureError(
+                    f"{boot.folder}: the board handed over no trace of {cell}"
+                )
+            parts[cell] = dissect(
+                cell,
+                record,
+                walker,
+                tables[cell],
+                task.single,
+                counter,
+                with_whole=cell in task.wholes,
+            )
+            if cell in before and _equal(before[cell], tables[cell]):
+                same.add(cell)
+    ordered = {cell: parts[cell] for cell in task.cells}
+    return SideParts(task.symbols, ordered, frozenset(same), executed.counts(), task.pieces)
+
+
+def _record(boot: Boot, tables: Mapping[str, IoTable]) -> Record:
+    found = read_record(boot.record) if boot.record else stored_record(boot.gate, tables.values())
+    if not len(found.clock):
         raise InfrastructureError(
-            f"{folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
+            f"{boot.folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
             " board, image or job have changed since"
         )
-    parts, same = {}, set()
-    walker = Walker(record, task.symbols)
-    counter = PieceCounter(record, task.pieces, task.symbols)
-    for number, cell in enumerate(task.cells):
-        on_cell(number)
-        if cell not in tables:
-            raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
-        parts[cell] = dissect(
-            cell,
-            record,
-            walker,
-            tables[cell],
-            task.single,
-            counter,
-            with_whole=cell in task.wholes,
-        )
-        if cell in before and _equal(before[cell], tables[cell]):
-            same.add(cell)
-    executed = executed_instructions(record, task.symbols, task.changed)
-    return SideParts(task.symbols, parts, frozenset(same), executed, task.pieces)
+    return found
 
 
 def _equal(one: IoTable, other: IoTable) -> bool:

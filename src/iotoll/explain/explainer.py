@@ -29,7 +29,7 @@ from iotoll.core.errors import UsageError
 from iotoll.core.nearest import meant
 from iotoll.core.progress import Progress
 from iotoll.explain.compared import SideParts, compared
-from iotoll.explain.dissect import Task, dissect_sides
+from iotoll.explain.dissect import Boot, Task, dissect_sides
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.functions import Lines
 from iotoll.explain.gate_coverage import of_gate
@@ -274,7 +274,8 @@ class Explainer:
             raise UsageError(f"--io {self.single}: {cell} has the I/Os 0 to {count - 1}")
 
     def _table(self, side: Side, cell: str) -> IoTable:
-        folder = self.run.boot(side, 1)
+        boots = self._boots(side, [cell])
+        folder = boots[0].gate if boots else self.run.boot(side, 1)
         tables = io_tables(folder, [cell])
         if cell not in tables or not len(tables[cell]):
             raise UsageError(f"{folder}: has no trace of {cell}: gate the patch again")
@@ -294,7 +295,7 @@ class Explainer:
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
         sides = self._sides(cells, symbols, changed, pieces)
         record = compared(self.run, self.verdict, self.lines, sides, changed, self.caches)
-        if has_windows([self.run.boot("candidate", 1)]):
+        if has_windows(self.run, "candidate"):
             covered = of_gate(self.setup, self.lines, pieces["candidate"])
             record = record.model_copy(update={"coverage": covered})
         record = record.model_copy(update={"left_out": left_out})
@@ -326,70 +327,65 @@ class Explainer:
         pieces: Mapping[Side, Pieces],
     ) -> dict[Side, SideParts]:
         """Dissect the I/Os of both sides: of the gate's boots, or of further ones, recorded."""
+
+        def task(side: Side, boots: Sequence[Boot]) -> Task:
+            return Task(
+                side,
+                tuple(boots),
+                symbols[side],
+                pieces[side],
+                tuple(cells),
+                tuple(changed),
+                self.single,
+                whole_cells(self.verdict),
+            )
+
+        boots = {side: self._boots(side, cells) for side in SIDES}
         if self.is_stored:
-            stored = (
-                self._task(side, cells, None, self.run.boot(side, 1), symbols, changed, pieces)
-                for side in SIDES
-            )
-            return dissect_sides(tuple(stored), self.progress)
-        records = {side: self.folder / f"{side}-record" for side in SIDES}
+            return dissect_sides(tuple(task(*pair) for pair in boots.items()), self.progress)
+        records = self.folder / "records"
+        shutil.rmtree(records, ignore_errors=True)
         try:
-            plans = {side: self._plan(side, cells, symbols[side], records[side]) for side in SIDES}
-            boot_recorded(list(plans.values()), self.progress, "recorded")
-            recorded = (
-                self._task(
-                    side,
-                    cells,
-                    records[side] / "record",
-                    plans[side].folder,
-                    symbols,
-                    changed,
-                    pieces,
-                )
-                for side in SIDES
-            )
-            return dissect_sides(tuple(recorded), self.progress)
+            plans, tasks = [], []
+            for side in SIDES:
+                again = []
+                for one in boots[side]:
+                    recorded = records / f"{side}-{one.gate.name}"
+                    plans.append(self._plan(side, one, symbols[side], recorded))
+                    folder = plans[-1].folder
+                    again.append(replace(one, record=recorded / "record", folder=folder))
+                tasks.append(task(side, again))
+            boot_recorded(plans, self.progress, "recorded")
+            return dissect_sides(tuple(tasks), self.progress)
         finally:
-            for folder in records.values():
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(records, ignore_errors=True)
 
     @property
     def is_stored(self) -> bool:
         """Whether the gate's own boots have what they executed, and that is enough."""
-        folders = (self.run.boot(side, 1) for side in SIDES)
-        return not self.again and self.caches is None and has_windows(folders)
+        kept = all(has_windows(self.run, side) for side in SIDES)
+        return kept and not self.again and self.caches is None
 
-    def _task(
-        self,
-        side: Side,
-        cells: Sequence[str],
-        record: Path | None,
-        folder: Path,
-        symbols: Mapping[Side, Symbols],
-        changed: Sequence[str],
-        pieces: Mapping[Side, Pieces],
-    ) -> Task:
-        return Task(
-            side,
-            record,
-            (folder, self.run.boot(side, 1)),
-            symbols[side],
-            pieces[side],
-            tuple(cells),
-            tuple(changed),
-            self.single,
-            whole_cells(self.verdict),
-        )
+    def _boots(self, side: Side, cells: Sequence[str]) -> list[Boot]:
+        """The gate's first boots that have any of the cells."""
+        found = []
+        for number, own in self.run.first_boots(side).items():
+            folder = self.run.boot(side, number)
+            if wanted := tuple(cell for cell in cells if cell in own):
+                found.append(Boot(None, folder, folder, wanted))
+        return found
 
-    def _plan(self, side: Side, cells: Sequence[str], symbols: Symbols, recorded: Path) -> BootPlan:
-        """The gate's first boot once more, recorded, up to the last of the cells."""
-        plan = plan_boot(self.run, self.setup.bench, side, 1)
-        shutil.rmtree(recorded, ignore_errors=True)
+    def _plan(self, side: Side, boot: Boot, symbols: Symbols, recorded: Path) -> BootPlan:
+        """A first boot of the gate once more, recorded, up to the last of the cells."""
+        number = int(boot.gate.name)
+        bench = self.setup.bench.of(number)
+        plan = plan_boot(self.run, bench, side, number)
         recorded.mkdir(parents=True)
-        spans = self._spans(plan, cells, recorded / "spans")
+        spans = self._spans(plan, boot.cells, recorded / "spans")
         words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
-        until = step_after(self.setup.bench, 1, cells)
-        return replace(plan, folder=self.folder / side, words=words, until=until)
+        until = step_after(bench, number, boot.cells)
+        folder = self.folder / side / str(number)
+        return replace(plan, folder=folder, words=words, until=until)
 
     def _spans(self, plan: BootPlan, cells: Sequence[str], path: Path) -> Path | None:
         """Where the gate's boot had the cells' I/Os: on an exact board the recorded one also has.

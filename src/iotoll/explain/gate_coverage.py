@@ -1,6 +1,6 @@
-"""Which of the changed code ran in the gate's own boot of the candidate, for a pass as well.
+"""Which of the changed code ran in the gate's own boots of the candidate, for a pass as well.
 
-The boot has kept what it executed (`iotoll.measure.windows`), so no further boot is needed.
+They have kept what they executed (`iotoll.measure.windows`), so no further boot is needed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,9 @@ _MOST = 100
 
 
 def is_asked_for(setup: Building) -> bool:
-    """Whether the policy wants it, and the candidate's first boot kept what it executed."""
+    """Whether the policy wants it, and the candidate's first boots kept what they executed."""
     policy = setup.policy
-    return (
-        isinstance(policy, Policy)
-        and policy.explain.ran
-        and has_windows([setup.run.boot("candidate", 1)])
-    )
+    return isinstance(policy, Policy) and policy.explain.ran and has_windows(setup.run, "candidate")
 
 
 def after_verdict(setup: Building) -> None:
@@ -63,14 +59,14 @@ _found: dict[tuple[object, ...], CoverageRecord] = {}
 
 
 def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> CoverageRecord:
-    """What ran of the change in all cells of the candidate's first boot.
+    """What ran of the change in all cells, by the candidate's first boots.
 
     ``pieces`` are those of the changed functions, where they are known. Raises InfrastructureError
     or UsageError where boot or images cannot be read.
     """
-    folder = setup.run.boot("candidate", 1)
-    stamp = (folder / "boot.json").stat().st_mtime_ns
-    key = (str(setup.run.root), stamp, tuple(setup.cells), *images(setup.run))
+    folders = (setup.run.boot("candidate", number) for number in setup.run.first_boots("candidate"))
+    stamps = [(folder / "boot.json").stat().st_mtime_ns for folder in folders]
+    key = (str(setup.run.root), *stamps, tuple(setup.cells), *images(setup.run))
     if key not in _found:
         _found.clear()
         _found[key] = _of_gate(setup, lines, pieces)
@@ -82,13 +78,16 @@ def _of_gate(setup: Building, lines: Lines, pieces: Pieces | None) -> CoverageRe
         code, note = changed_code(setup)
     else:
         code, note = _changed_code(setup.run, lines, pieces), lines.note
-    folder = setup.run.boot("candidate", 1)
-    windows = read_windows(folder) if code.places else None
-    tables = io_tables(folder, setup.cells) if windows else {}
-    tables = {cell: tables[cell] for cell in setup.cells if len(tables.get(cell, ()))}
-    cells = executions(windows, tables, code.addresses) if windows else {}
-    found = of_boot(cells, code).model_copy(update={"note": note})
-    return with_data(in_words(found), *_symbols(setup.run))
+    found: dict[str, CellExecutions] = {}
+    for number, cells in setup.run.first_boots("candidate").items() if code.places else ():
+        folder = setup.run.boot("candidate", number)
+        windows = read_windows(folder)
+        if windows is not None:
+            tables = {cell: table for cell, table in io_tables(folder, cells).items() if len(table)}
+            found |= executions(windows, tables, code.addresses)
+    ordered = {cell: found[cell] for cell in setup.cells if cell in found}
+    ran = of_boot(ordered, code).model_copy(update={"note": note})
+    return with_data(in_words(ran), *_symbols(setup.run))
 
 
 _remembered: dict[tuple[str, ...], tuple[ChangedCode, str | None]] = {}

@@ -19,6 +19,8 @@ from iotoll.explain.record import SWITCH as SWITCHES
 from iotoll.measure import windows as stored
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import Ints, Windows, read_windows
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
 
 _LONGEST = (1 << RUN_BITS) - 1
 
@@ -44,9 +46,10 @@ def stored_record(folder: Path, tables: Iterable[IoTable]) -> Record:
     return _record(windows, spans)
 
 
-def has_windows(folders: Iterable[Path]) -> bool:
-    """Whether all of these boots' folders have windows."""
-    return all((folder / WINDOWS).is_file() for folder in folders)
+def has_windows(run: RunDir, side: Side) -> bool:
+    """Whether the first boots of a side, of all its cells, have windows."""
+    numbers = run.first_boots(side)
+    return bool(numbers) and all((run.boot(side, n) / WINDOWS).is_file() for n in numbers)
 
 
 def _record(windows: Windows, spans: Sequence[tuple[int, int]]) -> Record:

@@ -252,7 +252,8 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     base, candidate = (setup.result(side) for side in setup.sides)
     # A regression that trailers accept is none, so all must be decided then.
     judged = rule.judge(base, candidate, policy, setup.cells, by_evidence=not trailers(setup.run))
-    numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
+    first = max(setup.run.manifest.boots, len(setup.run.first_boots("base")))
+    numbers = range(first + 1, first + policy.perturb.boots)
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
     what = (

@@ -48,7 +48,7 @@ def while_it_is_built(setup: Setup) -> Work:
 def while_it_boots(setup: Building, later: Work) -> Work:
     """What is ``later`` than the build, and what the steps after the boot need.
 
-    The base's first boot is analysed, for one.
+    The base's first boots are analysed, for one.
     """
     yield from later
     for name in _FOR_REPORTS:
@@ -116,9 +116,10 @@ def _base_boot(setup: Setup) -> None:
     """Have the base's figures (`iotoll.measure.collect` remembers them)."""
     from iotoll.measure.collect import affected, analyze
 
-    folder = setup.run.boot("base", 1)
-    record = results.read(folder / "boot.json", BootRecord)
-    analyze(folder, record, affected(setup.run, record))
+    for number in setup.run.first_boots("base"):
+        folder = setup.run.boot("base", number)
+        record = results.read(folder / "boot.json", BootRecord)
+        analyze(folder, record, affected(setup.run, record))
 
 
 @contextmanager

@@ -113,8 +113,9 @@ def _idle(setup: Building) -> list[str]:
 
 
 def _choose(setup: Building, selected: SelectionRecord, idle: Sequence[str]) -> Chosen:
-    windows = read_windows(setup.run.boot("candidate", 1))
-    ran = {name for one in windows.by_function() for name in one} if windows else set()
+    folders = (setup.run.boot("candidate", number) for number in setup.run.first_boots("candidate"))
+    boots = [windows for folder in folders if (windows := read_windows(folder))]
+    ran = {name for windows in boots for one in windows.by_function() for name in one}
     leading = leading_to(Traced(gate_coverage.symbols_of(setup.run, "candidate")), idle, ran)
     have = {choice.cell for choice in selected.cells}
     devices = {parse_cell(cell).device for cell in have}

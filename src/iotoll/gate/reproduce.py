@@ -181,10 +181,9 @@ def _short(value: Any) -> str:
 
 
 def _compare_boots(run: RunDir, copy: RunDir, found: Reproduction) -> None:
-    """What was pinned, and the counts of the first pair of boots."""
-    for side in SIDES:
-        old = _first_boot(run, side)
-        new = _first_boot(copy, side)
+    """What was pinned, and the counts of the first boots."""
+    for side, number in [(one, n) for one in SIDES for n in run.first_boots(one)]:
+        old, new = _boot(run, side, number), _boot(copy, side, number)
         if old is None or new is None:
             continue
         if old.board_sha256 != new.board_sha256:
@@ -206,8 +205,8 @@ def _compare_boots(run: RunDir, copy: RunDir, found: Reproduction) -> None:
     found.notes.append(f"{counted[1]} of {counted[0]} sections have the same counts, I/O by I/O")
 
 
-def _first_boot(run: RunDir, side: Side) -> BootRecord | None:
-    path = run.boot(side, 1) / "boot.json"
+def _boot(run: RunDir, side: Side, number: int) -> BootRecord | None:
+    path = run.boot(side, number) / "boot.json"
     return results.read(path, BootRecord) if path.is_file() else None
 
 

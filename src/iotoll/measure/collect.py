@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
@@ -30,6 +31,9 @@ from iotoll.records.models import (
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 
+_ABREAST = 2
+"""Boots that are analysed at a time."""
+
 
 def collect(
     run: RunDir,
@@ -52,10 +56,10 @@ def collect(
     build = results.read(run.build(side) / "build.json", BuildRecord)
     # Instructions are counted alike whatever the board's temperature or governor.
     timed = clock is Clock.TIME
-    for number in numbers:
-        folder = run.boot(side, number)
-        record = results.read(folder / "boot.json", BootRecord)
-        found, _ = analyze(folder, record, affected(run, record), anew)
+    # What cuts a trace, or sums an array, lets the other thread run.
+    with ThreadPoolExecutor(_ABREAST) as pool:
+        every = list(pool.map(partial(_of_boot, run, side, anew), numbers))
+    for folder, record, found in every:
         boots.append(record.model_copy(update={"event_cost": costs}))
         pmu = read_pmu(folder)
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
@@ -77,6 +81,14 @@ def collect(
     )
     results.write(run.side(side) / "result.json", result)
     return result
+
+
+def _of_boot(
+    run: RunDir, side: Side, anew: bool, number: int
+) -> tuple[Path, BootRecord, Mapping[str, CellRecord]]:
+    folder = run.boot(side, number)
+    record = results.read(folder / "boot.json", BootRecord)
+    return folder, record, analyze(folder, record, affected(run, record), anew)[0]
 
 
 def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:

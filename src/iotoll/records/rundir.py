@@ -22,7 +22,7 @@ from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.nearest import nearest
 from iotoll.core.paths import check_tree
 from iotoll.records import results
-from iotoll.records.models import BuildRecord, RunManifest
+from iotoll.records.models import BootRecord, BuildRecord, RunManifest
 from iotoll.records.models.run import Side
 
 SIDES: tuple[Side, ...] = get_args(Side)
@@ -108,6 +108,21 @@ class RunDir:
     def boot(self, side: Side, number: int) -> Path:
         """One boot's console log, traces and figures; ``number`` starts at 1."""
         return self.side(side) / "boots" / str(number)
+
+    def first_boots(self, side: Side) -> dict[int, list[str]]:
+        """The boots that have cells which no boot before them has: their numbers, these cells.
+
+        It is one where boots do not divide the cells among them; further boots have no such cells.
+        """
+        found: dict[int, list[str]] = {}
+        known: set[str] = set()
+        paths = (self.side(side) / "boots").glob("*/boot.json")
+        for path in sorted(paths, key=lambda one: int(one.parent.name)):
+            cells = [cell for cell in results.read(path, BootRecord).cells if cell not in known]
+            if cells:
+                found[int(path.parent.name)] = cells
+                known.update(cells)
+        return found
 
     def is_done(self, step: str, inputs: Any) -> bool:
         """Tell whether ``step`` finished with the same ``inputs`` (JSON-able)."""

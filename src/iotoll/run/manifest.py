@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from iotoll.boards.board import AnyBoard, HostBoard, RealBoard, load_board
+from iotoll.boards.board import AnyBoard, HostBoard, RealBoard, VirtualBoard, load_board
 from iotoll.boards.equip import check_cells, check_families
 from iotoll.boards.matrix import Matrix, chosen_cells, load_matrix
 from iotoll.boards.qemu import kvm_works
+from iotoll.boots.schedule import PARTS
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.ssh.config import load_desk
@@ -104,9 +105,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
     else:
         check_device_tree(board)
     policy = request.policy or clock.value
-    if load_any_policy(policy).clock is not clock:
-        why = f"is not of the clock '{clock.value}' of board {board.name}"
-        raise UsageError(f"policy {policy} {why}")
+    check_policy(board, clock, policy)
     check_time_options(clock, request)
     if request.beside is not None:
         RunDir.open(request.beside)
@@ -127,6 +126,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             candidate_kind=choice.kind,
             cells=None if request.cells is None else [*request.cells],
             boots=request.boots,
+            parts=parts_of(board, clock, request),
             seed=secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
             aa=request.aa,
             experiment=request.experiment,
@@ -160,6 +160,24 @@ def clock_of(board: AnyBoard, request: RunRequest) -> Clock:
             raise UsageError(f"board {board.name} counts no instructions: --clock time")
         return Clock.TIME
     return request.clock or Clock.INSTRUCTIONS
+
+
+def check_policy(board: AnyBoard, clock: Clock, policy: str) -> None:
+    """Raise UsageError where a policy judges another clock than the run's."""
+    if load_any_policy(policy).clock is not clock:
+        why = f"is not of the clock '{clock.value}' of board {board.name}"
+        raise UsageError(f"policy {policy} {why}")
+
+
+def parts_of(board: AnyBoard, clock: Clock, request: RunRequest) -> int:
+    """How many boots of each side divide the cells of a gate, where there are many of them."""
+    is_divided = (
+        isinstance(board, VirtualBoard)
+        and board.has_recorder
+        and clock is Clock.INSTRUCTIONS
+        and (request.kind, request.runner, request.boots) == ("gate", "local", 1)
+    )
+    return PARTS if is_divided else 1
 
 
 def check_devices(board: AnyBoard, matrix: Matrix) -> None:

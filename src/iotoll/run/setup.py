@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from iotoll.boards.board import AnyBoard, HostBoard, RealBoard, load_board
@@ -12,7 +12,7 @@ from iotoll.boards.equip import equipped, fragments
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.pair_order import boot_order
-from iotoll.boots.schedule import Bench, Connect
+from iotoll.boots.schedule import LEAST_DIVIDED, Bench, Connect, counts_recorder
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
@@ -115,7 +115,7 @@ class Setup:
         if self.judges_time:
             looks = load_time_policy(self.run.manifest.policy).looks
             return boot_order(self.run.manifest.seed, max(self.run.manifest.boots, looks[0]))
-        numbers = range(1, self.run.manifest.boots + 1)
+        numbers = range(1, max(self.run.manifest.boots, self.bench.parts) + 1)
         return [(side, n) for n in numbers for side in self.sides]
 
     @property
@@ -184,7 +184,7 @@ class Setup:
         manifest, lab, desk = self.run.manifest, self.lab, self.desk
         where = lab.board(self.board.name) if lab else desk
         image = get_image(self.board.image_arch, self.progress)
-        return Bench(
+        bench = Bench(
             equipped(self.board, self.cells),
             self.matrix,
             image,
@@ -200,6 +200,11 @@ class Setup:
             keeps=desk is not None,
             caches=self.caches,
         )
+        # Calibration runs are of one boot, for the cells of all.
+        is_divided = len(self.cells) >= LEAST_DIVIDED and counts_recorder(
+            bench, self.run.build("base") / "Image"
+        )
+        return replace(bench, parts=manifest.parts) if is_divided else bench
 
     @property
     def connect(self) -> Connect | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
 from iotoll.boots import base_boots, local, schedule
+from iotoll.boots.job import make_batches
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, step_after, with_cmdline
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError, ResultError
@@ -91,6 +93,39 @@ def test_a_boot_that_is_read_for_some_cells_may_end_after_them(
     steps = [line.split("=", 1)[1] for line in (plan.job / "job.env").read_text().splitlines()
              if line.startswith("BATCHES=")]  # fmt: skip
     assert steps[0].strip("'\"").split()[:3] == ["ufs", "nvme", "calibration-ufs"]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_many_cells_are_cut_where_the_parts_take_about_as_long(bench: Bench, parts: int) -> None:
+    matrix = bench.matrix
+    ufs = [cell for cell in matrix.cells if cell.startswith("ufs-")]
+    for cells in (ufs, matrix.cells, matrix.cells[::-1]):
+        found = schedule.divide(matrix, cells, parts)
+        order = [r.name for b in make_batches(matrix, list(cells), False) for r in b.runs]
+        assert [cell for part in found for cell in part] == order, (
+            "each cell once, in the order of a boot"
+        )
+        sizes = [len(part) for part in found]
+        assert len(found) == parts and min(sizes) >= max(sizes) - 5
+    assert schedule.divide(matrix, ufs[:1], 1) == [ufs[:1]]
+
+
+def test_further_boots_of_a_divided_gate_have_all_cells_and_begin_later(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "plugin_name", lambda: "abc")
+    cells = bench.matrix.cells[:16]
+    both = replace(bench, cells=cells, parts=2)
+    assert bench.of(1) is bench and both.of(3) is both
+    assert [both.of(1).cells, both.of(2).cells] == schedule.divide(bench.matrix, cells, 2)
+    plans = schedule.open_plans(run, both, [("base", n) for n in (1, 2, 3, 4)])
+    assert [plan.cells for plan in plans[2:]] == [cells, cells]
+    late = []
+    for plan in plans:
+        texts = [path.read_text() for path in plan.job.glob("*.fio")]
+        late += [set(re.findall(r"start\.sh \d+ \d+ (\d+)", "".join(texts)))]
+    bit = bench.matrix.pace.perturb_us
+    assert late == [{"0"}, {"0"}, {str(bit)}, {str(2 * bit)}]
 
 
 @pytest.mark.parametrize("change", ["cmdline", "image", "cells"])

@@ -6,7 +6,7 @@ import numpy as np
 
 from iotoll.explain.attribute import CellParts, SectionParts
 from iotoll.explain.compare import change_of, compare_cell
-from iotoll.explain.coverage import UNCHANGED, executed_instructions
+from iotoll.explain.coverage import UNCHANGED, Executed
 from iotoll.explain.walk import Tree
 from iotoll.kernels.changed import changed_functions, changed_places, normal
 from iotoll.kernels.symbols import Symbols
@@ -194,8 +194,11 @@ def test_g1_4_only_what_the_base_has_not_is_changed_code() -> None:
 
 def test_instructions_that_ran_count_once() -> None:
     found = symbols({"one": [NOP] * 4, "two": [NOP] * 4})
-    ran = record([(BASE, 4), (BASE + 8, 4)], [(0, 2), (0, 2), (1, 4)], [])
-    assert executed_instructions(ran, found, ["one", "two"]) == {"one": 4, "two": 2}
+    executed = Executed(found, ["one", "two"])
+    executed.add(record([(BASE, 4), (BASE + 8, 4)], [(0, 2), (0, 2), (1, 4)], []))
+    assert executed.counts() == {"one": 4, "two": 2}
+    executed.add(record([(BASE + 16, 4)], [(0, 3)], []))
+    assert executed.counts() == {"one": 4, "two": 3}, "another boot, with other blocks"
 
 
 def test_code_that_never_ran_is_said() -> None:

@@ -13,7 +13,7 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.explain import dissect
-from iotoll.explain.dissect import Task, dissect_sides
+from iotoll.explain.dissect import Boot, Task, dissect_sides
 from iotoll.explain.pieces import Pieces
 from iotoll.kernels.symbols import Symbols
 
@@ -23,8 +23,8 @@ QUIET = Progress(quiet=True)
 def task(side: Any, folder: Path) -> Task:
     symbols = Symbols(np.zeros(0, np.uint64), (), b"", 0)
     pieces = Pieces(np.zeros(0, np.uint64), np.zeros(0, np.int64), (), (), {})
-    folders = folder / side, folder / "gate"
-    return Task(side, folder / f"{side}-record/record", folders, symbols, pieces, (), (), None)
+    boot = Boot(folder / f"{side}-record/record", folder / side, folder / "gate", ())
+    return Task(side, (boot,), symbols, pieces, (), (), None)
 
 
 def test_what_the_other_process_meets_is_raised_here(

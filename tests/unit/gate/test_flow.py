@@ -339,7 +339,7 @@ def test_further_boots_that_are_of_another_iotoll_are_no_verdict(
     """The program was changed while it ran: what the sandbox booted was removed as stale."""
     run = make_run(tmp_path / "run")
     flow = Flow(run, QUIET)
-    monkeypatch.setattr(Flow, "bench", SimpleNamespace(cells=CELLS))
+    monkeypatch.setattr(Flow, "bench", SimpleNamespace(cells=CELLS, parts=1))
     monkeypatch.setattr(flow_module, "run_boots", lambda *_: None)
     monkeypatch.setattr(flow_module, "drop_stale", lambda *_: ["candidate/2"])
     more = MoreBoots("", [("candidate", 2)], 1)

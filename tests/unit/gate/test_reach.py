@@ -25,6 +25,7 @@ from iotoll.records.models import (
     TriedRecord,
     VerdictRecord,
 )
+from iotoll.records.rundir import RunDir
 from tests.unit.explain.kernels import NOP, RET
 from tests.unit.explain.test_unseen import kernel
 from tests.unit.runs import add_boots, make_run
@@ -78,19 +79,9 @@ def test_g1_4_what_leads_to_idle_code_is_followed_to_the_first_that_ran() -> Non
     assert reach.leading_to(traced, ["inlined"], set()) == {"inlined"}
 
 
-class Run:
-    """A run's files, as far as choosing cells reads them."""
-
-    def __init__(self, root: Path) -> None:
-        self.selection = root / "selection.json"
-
-    def boot(self, side: str, number: int) -> Path:
-        return self.selection.parent / side / str(number)
-
-
 class Setup:
     def __init__(self, root: Path, cells: list[str], board: str = "virt-arm64") -> None:
-        self.run, self.progress = Run(root), Progress(quiet=True)
+        self.run, self.progress = RunDir(root), Progress(quiet=True)
         self.board, self.matrix = load_board(board), load_matrix("default")
         chosen = [CellChoice(cell=cell, why="x") for cell in cells]
         self.record = SelectionRecord(

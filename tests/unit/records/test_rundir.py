@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import ResultError, UsageError
+from iotoll.records import results
+from iotoll.records.models import BootRecord
 from iotoll.records.rundir import RunDir
-from tests.unit.runs import make_run
+from tests.unit.runs import EXAMPLES, make_run
 
 
 def test_only_a_run_directory_opens(tmp_path: Path) -> None:
@@ -43,6 +45,16 @@ def test_damaged_stamp_counts_as_not_done(tmp_path: Path, text: str) -> None:
     (stamp,) = (tmp_path / ".steps").iterdir()
     stamp.write_text(text)
     assert not run.is_done("boot", 1)
+
+
+def test_first_boots_are_those_that_have_a_cell_first(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    assert run.first_boots("base") == {}
+    record = results.read(EXAMPLES / "boot.json", BootRecord)
+    for number, cells in {1: ["a", "b"], 2: ["c"], 3: ["a", "c"], 10: ["d"]}.items():
+        boot = record.model_copy(update={"boot": number, "cells": cells})
+        results.write(run.boot("base", number) / "boot.json", boot)
+    assert run.first_boots("base") == {1: ["a", "b"], 2: ["c"], 10: ["d"]}
 
 
 def test_layout(tmp_path: Path) -> None:

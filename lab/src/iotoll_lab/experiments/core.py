@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -21,7 +22,6 @@ from rich.table import Table
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
-from iotoll.records.models import SideResult
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.opening import open_result
 from iotoll_lab.estimate.core import load_core
@@ -117,10 +117,11 @@ def _of_run(run: RunDir, core: str) -> Iterator[Beside]:
         path = run.side(side) / "result.json"
         if not path.is_file():
             raise UsageError(f"{run.root}: has no {side}: give a run of two kernels, gated locally")
-        cells = list(results.read(path, SideResult).cells)
         with progress.step(f"estimate {side}"):
             image = run.build(side) / "Image"
-            sides.append(list(of_boot(run.boot(side, 1), image, cells, core)))
+            boots = run.first_boots(side).items()
+            each = (of_boot(run.boot(side, n), image, cells, core) for n, cells in boots)
+            sides.append(list(chain.from_iterable(each)))
     yield from beside(*sides)
 
 

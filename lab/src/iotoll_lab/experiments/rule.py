@@ -204,7 +204,7 @@ def null(run: RunDir, policy: Policy) -> Null:
     """Each boot of the base as a candidate against the others, which know their own noise."""
     base, _ = sides_of(run)
     count, moved = 0, []
-    numbers = range(len(base.boots))
+    numbers = range(max(map(len, base.cells.values()), default=0))
     for number in numbers:
         others = [n for n in numbers if n != number]
         candidate, rest = boots_of(base, [number]), boots_of(base, others)

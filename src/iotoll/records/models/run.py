@@ -45,6 +45,9 @@ class RunManifest(Model):
     candidate_kind: Literal["patch", "mbox", "revision", "range", "images", "none"]
     cells: list[str] | None = Field(None, description="cells asked for by hand, else selection")
     boots: int = 1
+    parts: int = Field(
+        1, ge=1, description="boots of each side that divide many cells among them (`Bench.parts`)"
+    )
     seed: int | None = Field(
         None, description="of the order of the boots of a pair, on the clock `time`"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 from pydantic import Field
@@ -30,6 +31,11 @@ class SideResult(Model):
         description="of a candidate: functions with other machine code than the base's, or that one"
         " of the two has not, where the images tell and the cells' work was counted",
     )
+
+    @property
+    def booted(self) -> Counter[str]:
+        """How many boots ran each cell."""
+        return Counter(cell for boot in self.boots for cell in boot.cells)
 
 
 class Cluster(Model):

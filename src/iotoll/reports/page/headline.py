@@ -173,11 +173,13 @@ def summary(evidence: Evidence) -> Facts:
 
 
 def _boots(evidence: Evidence) -> str:
-    """How many boots of each side ran, further ones included; before they ran, what was asked."""
+    """How often each side booted a cell, further boots included; before it did, what was asked."""
     verdict = evidence.verdict
     if verdict and verdict.sequential:
         return f"{plural(verdict.sequential.used, 'boot')} a side"
-    counts = {side: len(result.boots) for side, result in evidence.sides.items()}
+    counts = {
+        side: max(result.booted.values(), default=0) for side, result in evidence.sides.items()
+    }
     if len(set(counts.values())) == 2:
         return (
             f"{plural(counts['base'], 'boot')} of the base, {counts['candidate']} of the candidate"
