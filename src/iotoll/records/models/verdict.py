@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Literal
 
 from pydantic import Field
@@ -32,10 +31,9 @@ class SideResult(Model):
         " of the two has not, where the images tell and the cells' work was counted",
     )
 
-    @property
-    def booted(self) -> Counter[str]:
-        """How many boots ran each cell."""
-        return Counter(cell for boot in self.boots for cell in boot.cells)
+    def boots_of(self, cell: str) -> list[int]:
+        """The numbers of the boots that ran a cell, in the order of its records."""
+        return [boot.boot for boot in self.boots if cell in boot.cells]
 
 
 class Cluster(Model):

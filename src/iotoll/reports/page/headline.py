@@ -178,7 +178,8 @@ def _boots(evidence: Evidence) -> str:
     if verdict and verdict.sequential:
         return f"{plural(verdict.sequential.used, 'boot')} a side"
     counts = {
-        side: max(result.booted.values(), default=0) for side, result in evidence.sides.items()
+        side: max((len(result.boots_of(cell)) for cell in result.cells), default=0)
+        for side, result in evidence.sides.items()
     }
     if len(set(counts.values())) == 2:
         return (

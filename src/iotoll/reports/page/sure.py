@@ -28,7 +28,7 @@ def how_sure(evidence: Evidence, found: Sequence[Finding]) -> str:
     comparison = parts.get(first.part)
     said = in_words(comparison) if comparison else ""
     trial = comparison.paired.trial if comparison and comparison.paired else None
-    boots = min((side.booted[cell.cell] for side in evidence.sides.values()), default=0)
+    boots = min((len(s.boots_of(cell.cell)) for s in evidence.sides.values()), default=0)
     boots = min(boots, len(trial.boots)) if trial else boots
     if said and boots > 1:
         said += f" Seen in each of {boots} boots."

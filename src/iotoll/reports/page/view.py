@@ -237,7 +237,7 @@ def _troubles(sides: Mapping[Side, SideResult], cell: str) -> tuple[str, ...]:
         records = result.cells.get(cell, [])
         if not records:
             found.append(f"{side}: no values")
-        for boot, record in enumerate(records, start=1):
+        for boot, record in zip(result.boots_of(cell), records, strict=False):
             where = f"{side}, boot {boot}"
             if record.invalid is not None:
                 found.append(f"{where}: invalid: {record.invalid}")
