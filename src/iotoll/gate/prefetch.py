@@ -13,6 +13,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from iotoll.boards.board import VirtualBoard
+from iotoll.boots import base_boots
+from iotoll.boots.local import BootPlan
+from iotoll.boots.schedule import mark_done, open_plans
+from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import BootRecord, Clock
 from iotoll.run.building import Building
@@ -43,6 +47,9 @@ def while_it_is_built(setup: Setup) -> Work:
         yield partial(importlib.import_module, name)
     yield _job_template
     yield partial(_base_functions, setup)
+    yield partial(importlib.import_module, "iotoll.measure.collect")
+    yield partial(_stored_base, setup)
+    yield partial(_base_values, setup)
 
 
 def while_it_boots(setup: Building, later: Work) -> Work:
@@ -102,6 +109,36 @@ def _base_functions(setup: Setup) -> None:
 
     if is_counted(setup):
         _ = gate_coverage.symbols_of(setup.run, "base").codes
+
+
+def _twin(setup: Setup) -> Setup:
+    """The same run: what is known of it by itself, as the build may yet select other cells."""
+    twin = Setup(setup.run, Progress(quiet=True), fresh=setup.fresh)
+    twin.sandbox_refused = ""
+    return twin
+
+
+def _base_plans(twin: Setup) -> list[BootPlan]:
+    """The base's first boots that are not done; the candidate has no kernel yet."""
+    wanted = [boot for boot in twin.wanted if boot[0] == "base"]
+    return open_plans(twin.run, twin.bench, wanted)
+
+
+def _stored_base(setup: Setup) -> None:
+    """Have the base's first boots, where the store of earlier boots has them."""
+    for plan in _base_plans(_twin(setup)) if is_counted(setup) else ():
+        if base_boots.take(plan):
+            mark_done(setup.run, plan)
+
+
+def _base_values(setup: Setup) -> None:
+    """Have the base's values (`iotoll.measure.collect` remembers them), if it has booted."""
+    from iotoll.measure.collect import collect
+
+    twin = _twin(setup)
+    if is_counted(setup) and not _base_plans(twin):
+        numbers = [number for side, number in twin.wanted if side == "base"]
+        collect(setup.run, twin.cells, setup.run.manifest.clock, "base", numbers)
 
 
 def _changed_code(setup: Building) -> None:

@@ -65,8 +65,9 @@ def write(path: Path, document: Model) -> None:
     text = json.dumps(data, indent=1, sort_keys=True) + "\n"
     if not is_plain_json(text):
         text = json.dumps(plain_data(data), indent=1, sort_keys=True) + "\n"
-    parsed(text, type(document), path)
+    found = parsed(text, type(document), path)
     write_text(path, text)
+    _remember(identity(path), len(text), found)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -95,7 +96,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def read(path: Path, model: type[M]) -> M:
     """Read a document; raises ResultError naming file and field when it is not of its schema."""
-    name = _name(path)
+    name = identity(path)
     known = _large.get(name)
     if type(known) is model:
         return known
@@ -108,10 +109,7 @@ def read(path: Path, model: type[M]) -> M:
             f"{path} cannot be read ({error.strerror}): run its step again"
         ) from error
     found = parsed(text, model, path)
-    if len(text) > _LARGE:
-        _large[name] = found
-        if len(_large) > _MOST:
-            _large.pop(next(iter(_large)), None)
+    _remember(name, len(text), found)
     return found
 
 
@@ -121,8 +119,15 @@ _large: dict[tuple[object, ...], Model] = {}
 are frozen."""
 
 
-def _name(path: Path) -> tuple[object, ...]:
-    """What another file, or another content, does not have."""
+def _remember(name: tuple[object, ...], size: int, found: Model) -> None:
+    if size > _LARGE:
+        _large[name] = found
+        if len(_large) > _MOST:
+            _large.pop(next(iter(_large)), None)
+
+
+def identity(path: Path) -> tuple[object, ...]:
+    """What another file, or another content, does not have; empty where there is no file."""
     try:
         found = path.stat()
     except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.core.errors import UsageError
+from iotoll.boards.ramdisk import Image
+from iotoll.boots import base_boots
+from iotoll.boots.local import BootPlan
+from iotoll.boots.schedule import open_plans
+from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.gate import prefetch
 from iotoll.gate.flow import Flow
@@ -18,8 +23,15 @@ from iotoll.measure import collect as collecting
 from iotoll.measure.boot_trace import analyze_boot
 from iotoll.measure.collect import collect
 from iotoll.records import results, sealed
-from iotoll.records.models import BootRecord, Clock
-from tests.unit.runs import CELLS, add_boots, make_run
+from iotoll.records.models import BootRecord, Clock, SideResult
+from iotoll.run import setup as run_setup
+from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
+
+
+def seal(folder: Path) -> None:
+    boot = results.read(folder / "boot.json", BootRecord)
+    sums = {"digests": sealed.digests(folder)}
+    results.write(folder / "boot.json", boot.model_copy(update=sums))
 
 
 def test_pieces_are_done_one_after_another_and_a_failing_one_is_no_harm() -> None:
@@ -69,11 +81,52 @@ def test_an_interrupted_step_does_not_wait_for_long(monkeypatch: pytest.MonkeyPa
 
 def test_every_piece_of_a_gate_can_be_done(tmp_path: Path) -> None:
     flow = Flow(make_run(tmp_path / "run"), Progress(quiet=True), explains=True)
-    *first, functions = flow.later
-    for piece in first:
+    failed = 0
+    for piece in flow.later:
+        try:
+            piece()
+        except (UsageError, FileNotFoundError) as error:  # this run has no image
+            assert "build/Image" in str(error)
+            failed += 1
+    assert failed == 2, "the base's functions, and its boots"
+
+
+def test_a_stored_base_is_read_while_make_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run")
+    (run.build("candidate") / "build.json").unlink()
+    flow = Flow(run, Progress(quiet=True), explains=True)
+    image = Image(tmp_path / "rootfs.cpio", "c" * 64, {})
+    monkeypatch.setattr(run_setup, "get_image", lambda *_: image)
+    monkeypatch.setattr(run_setup, "counts_recorder", lambda *_: True)
+    monkeypatch.setattr(prefetch, "_base_functions", lambda _: None)
+    asked: list[str] = []
+
+    def take(plan: BootPlan) -> bool:
+        asked.append(plan.name)
+        if is_stored:
+            shutil.copytree(BOOTS / "base", plan.folder)
+            seal(plan.folder)
+        return is_stored
+
+    monkeypatch.setattr(base_boots, "take", take)
+    is_stored = False
+    for piece in prefetch.while_it_is_built(flow):
         piece()
-    with pytest.raises(UsageError, match="cannot be read"):
-        functions()  # this run has no image
+    assert asked == ["base/1"] and not run.boot("base", 1).exists()
+    is_stored = True
+    for piece in prefetch.while_it_is_built(flow):
+        piece()
+    written = (run.side("base") / "result.json").stat().st_mtime_ns
+    assert open_plans(run, flow.bench, [("base", 1)]) == []
+    found = collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
+    assert (run.side("base") / "result.json").stat().st_mtime_ns == written
+    assert found == results.read(run.side("base") / "result.json", SideResult)
+    with (run.boot("base", 1) / "ufs/fio.json").open("a") as file:
+        file.write(" ")
+    with pytest.raises(ResultError, match=r"fio\.json: is not what the board handed over"):
+        collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
 
 
 def test_only_a_gate_on_this_machine_prefetches(tmp_path: Path) -> None:
@@ -93,9 +146,7 @@ def test_the_bases_boot_is_analysed_once(tmp_path: Path, monkeypatch: pytest.Mon
     run = make_run(tmp_path / "run")
     add_boots(run)
     folder = run.boot("base", 1)
-    boot = results.read(folder / "boot.json", BootRecord)
-    sums = {"digests": sealed.digests(folder)}
-    results.write(folder / "boot.json", boot.model_copy(update=sums))
+    seal(folder)
     plain = collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
     asked: list[Path] = []
 
