@@ -49,10 +49,28 @@ def collect(
     A candidate is given its ``base``, whose work it must have done (`iotoll.measure.same_work`).
     ``anew``: no analysis of before counts. Else the last one of a base is remembered.
     """
-    if side == "base" and not anew:
-        known = _collected.get(run.root)
-        if known is not None and known[0] == _inputs(run, cells, clock, numbers):
-            return known[1]
+    if side != "base" or anew:
+        return _collect(run, cells, clock, side, numbers, base, anew)
+    known = _collected.get(run.root)
+    if known is None or known[0] != _inputs(run, cells, clock, numbers):
+        found = _collect(run, cells, clock, side, numbers, base, anew)
+        _collected.clear()
+        known = _collected[run.root] = _inputs(run, cells, clock, numbers), found
+    return known[1]
+
+
+_collected: dict[Path, tuple[tuple[object, ...], SideResult]] = {}
+
+
+def _collect(
+    run: RunDir,
+    cells: Sequence[str],
+    clock: Clock,
+    side: Side,
+    numbers: Sequence[int],
+    base: SideResult | None,
+    anew: bool,
+) -> SideResult:
     source = run.side(side) / "source.json"
     boots: list[BootRecord] = []
     records: dict[str, list[CellRecord]] = {name: [] for name in cells}
@@ -84,13 +102,7 @@ def collect(
         changed=_changed(run) if base and _is_counted(records) else None,
     )
     results.write(run.side(side) / "result.json", result)
-    if side == "base":
-        _collected.clear()
-        _collected[run.root] = _inputs(run, cells, clock, numbers), result
     return result
-
-
-_collected: dict[Path, tuple[tuple[object, ...], SideResult]] = {}
 
 
 def _inputs(
