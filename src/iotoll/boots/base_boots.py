@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -44,17 +43,8 @@ def keep(plan: BootPlan) -> None:
     prune(entry.parent, LIMIT)
 
 
-_taking = threading.Lock()
-
-
 def take(plan: BootPlan) -> bool:
     """Fill the plan's folder from the store; False when there is no sound entry."""
-    # A gate prefetches boots in another thread.
-    with _taking:
-        return _take(plan)
-
-
-def _take(plan: BootPlan) -> bool:
     entry = _entry(plan)
     if entry is None or not entry.is_dir():
         return False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from iotoll.boots.schedule import PARALLEL, drop_stale, open_plans, run_boots, run_plans
 from iotoll.core.errors import BrokenError, InfrastructureError
@@ -46,15 +47,22 @@ class Flow(Building):
         is_here = self.explains and self.run.manifest.runner == "local"
         return prefetch.while_it_is_built(self) if is_here else iter(())
 
+    @cached_property
+    def stored_base(self) -> prefetch.StoredBase:
+        """What of the base is prefetched while the candidate is built."""
+        return prefetch.StoredBase(self)
+
     def while_compiling(self) -> AbstractContextManager[None]:
         """What is prefetched once make needs one processor."""
-        return prefetch.meanwhile(self.later, prefetch.COMPILES)
+        work = chain(self.later, self.stored_base.pieces())
+        return prefetch.meanwhile(work, prefetch.COMPILES)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side.
 
         Whose times are judged boot one by one: side by side they would disturb each other.
         """
+        self.stored_base.end()
         if self.needs_boots():
             abreast = 1 if self.judges_time else PARALLEL
             self._drop_stale()

@@ -47,9 +47,6 @@ def while_it_is_built(setup: Setup) -> Work:
         yield partial(importlib.import_module, name)
     yield _job_template
     yield partial(_base_functions, setup)
-    yield partial(importlib.import_module, "iotoll.measure.collect")
-    yield partial(_stored_base, setup)
-    yield partial(_base_values, setup)
 
 
 def while_it_boots(setup: Building, later: Work) -> Work:
@@ -111,36 +108,6 @@ def _base_functions(setup: Setup) -> None:
         _ = gate_coverage.symbols_of(setup.run, "base").codes
 
 
-def _twin(setup: Setup) -> Setup:
-    """The same run: what is known of it by itself, as the build may yet select other cells."""
-    twin = Setup(setup.run, Progress(quiet=True), fresh=setup.fresh)
-    twin.sandbox_refused = ""
-    return twin
-
-
-def _base_plans(twin: Setup) -> list[BootPlan]:
-    """The base's first boots that are not done; the candidate has no kernel yet."""
-    wanted = [boot for boot in twin.wanted if boot[0] == "base"]
-    return open_plans(twin.run, twin.bench, wanted)
-
-
-def _stored_base(setup: Setup) -> None:
-    """Have the base's first boots, where the store of earlier boots has them."""
-    for plan in _base_plans(_twin(setup)) if is_counted(setup) else ():
-        if base_boots.take(plan):
-            mark_done(setup.run, plan)
-
-
-def _base_values(setup: Setup) -> None:
-    """Have the base's values (`iotoll.measure.collect` remembers them), if it has booted."""
-    from iotoll.measure.collect import collect
-
-    twin = _twin(setup)
-    if is_counted(setup) and not _base_plans(twin):
-        numbers = [number for side, number in twin.wanted if side == "base"]
-        collect(setup.run, twin.cells, setup.run.manifest.clock, "base", numbers)
-
-
 def _changed_code(setup: Building) -> None:
     """Have what changed, with its lines (`iotoll.explain.gate_coverage` remembers it)."""
     from iotoll.explain import gate_coverage
@@ -157,6 +124,53 @@ def _base_boot(setup: Setup) -> None:
         folder = setup.run.boot("base", number)
         record = results.read(folder / "boot.json", BootRecord)
         analyze(folder, record, affected(setup.run, record))
+
+
+class StoredBase:
+    """The base's boots from the store of earlier boots, and its values: had until boots begin."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._run, self._is_counted = setup.run, is_counted(setup)
+        # The same run: what is known of it by itself, as the build may yet select other cells.
+        self._twin = Setup(setup.run, Progress(quiet=True), fresh=setup.fresh)
+        self._twin.sandbox_refused = ""
+        self._lock = threading.Lock()
+        self._has_ended = False
+
+    def pieces(self) -> Work:
+        """Both, where this machine boots an exact board."""
+        if self._is_counted:
+            yield partial(importlib.import_module, "iotoll.measure.collect")
+            yield partial(self._until_end, self._boots)
+            yield partial(self._until_end, self._values)
+
+    def end(self) -> None:
+        """Begin nothing any more, and wait for what has begun: the run's boots are written now."""
+        with self._lock:
+            self._has_ended = True
+
+    def _until_end(self, piece: Callable[[], object]) -> None:
+        with self._lock:
+            if not self._has_ended:
+                piece()
+
+    def _plans(self) -> list[BootPlan]:
+        """The base's first boots that are not done; the candidate has no kernel yet."""
+        wanted = [boot for boot in self._twin.wanted if boot[0] == "base"]
+        return open_plans(self._run, self._twin.bench, wanted)
+
+    def _boots(self) -> None:
+        for plan in self._plans():
+            if base_boots.take(plan):
+                mark_done(self._run, plan)
+
+    def _values(self) -> None:
+        """The values, which `iotoll.measure.collect` remembers, if all boots are there."""
+        from iotoll.measure.collect import collect
+
+        if not self._plans():
+            numbers = [number for side, number in self._twin.wanted if side == "base"]
+            collect(self._run, self._twin.cells, self._run.manifest.clock, "base", numbers)
 
 
 @contextmanager
