@@ -166,7 +166,7 @@ def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) ->
 
 
 def divide(matrix: Matrix, cells: Sequence[str], parts: int) -> list[list[str]]:
-    """Cells in the order of a boot, cut where the parts take about as long; none is empty."""
+    """Cells in the order of a boot, cut where the parts take about as long."""
     batches = make_batches(matrix, list(cells), calibrate=False)
     costs = {run.name: _CELL + run.cell.threads for batch in batches for run in batch.runs}
     for batch in batches:

@@ -252,8 +252,9 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     base, candidate = (setup.result(side) for side in setup.sides)
     # A regression that trailers accept is none, so all must be decided then.
     judged = rule.judge(base, candidate, policy, setup.cells, by_evidence=not trailers(setup.run))
-    first = max(setup.run.manifest.boots, len(setup.run.first_boots("base")))
-    numbers = range(first + 1, first + policy.perturb.boots)
+    asked = setup.run.manifest.boots
+    further = 1 + max(asked, len(setup.run.first_boots("base")))
+    numbers = range(further, further + policy.perturb.boots - asked)
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
     what = (

@@ -15,11 +15,12 @@ from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
 from iotoll.gate import flow as flow_module
-from iotoll.gate.conclude import MoreBoots
+from iotoll.gate.conclude import MoreBoots, conclude
 from iotoll.gate.flow import STEPS, Flow, execute
 from iotoll.kernels import sandbox
 from iotoll.records import results
 from iotoll.records.models import (
+    BootRecord,
     Clock,
     Outcome,
     Section,
@@ -30,7 +31,8 @@ from iotoll.records.models import (
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 from iotoll.run import building, sandboxed
-from tests.unit.runs import CELLS, add_boots, make_run
+from iotoll.verdict.instructions import rule
+from tests.unit.runs import CELLS, EXAMPLES, add_boots, make_run
 
 QUIET = Progress(quiet=True)
 
@@ -345,3 +347,33 @@ def test_further_boots_that_are_of_another_iotoll_are_no_verdict(
     more = MoreBoots("", [("candidate", 2)], 1)
     with pytest.raises(InfrastructureError, match="candidate/2: iotoll was changed while it ran"):
         flow._boot_more(more)
+
+
+@pytest.mark.parametrize(
+    ("boots", "cells", "further"),
+    [
+        (1, [CELLS], [2, 3]),
+        (1, [CELLS[:1], CELLS[1:]], [3, 4]),
+        (2, [CELLS, CELLS], [3]),
+    ],
+)
+def test_further_boots_are_numbered_behind_the_first_ones(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    boots: int,
+    cells: list[list[str]],
+    further: list[int],
+) -> None:
+    """Three of each cell in all, also where two first boots have half of the cells each."""
+    run = make_run(tmp_path / "run", boots=boots)
+    record = results.read(EXAMPLES / "boot.json", BootRecord)
+    for number, own in enumerate(cells, 1):
+        results.write(
+            run.boot("base", number) / "boot.json", record.model_copy(update={"cells": own})
+        )
+    values = SimpleNamespace(cells={cell: [None] * boots for cell in CELLS})
+    monkeypatch.setattr(Flow, "result", lambda *_: values)
+    monkeypatch.setattr(rule, "judge", lambda *_, **__: SimpleNamespace(open=CELLS[:1]))
+    found = conclude(Flow(run, QUIET))
+    assert isinstance(found, MoreBoots) and found.cells == CELLS[:1]
+    assert found.boots == [("base", number) for number in further]
