@@ -142,16 +142,14 @@ def dissect_side(task: Task, on_cell: Callable[[int], None] = lambda _: None) ->
     for boot in task.boots:
         tables = io_tables(boot.folder, boot.cells, without_tracing=boot.record is None)
         before = io_tables(boot.gate, boot.cells) if boot.record else tables
+        if lacking := [cell for cell in boot.cells if cell not in tables]:
+            raise InfrastructureError(f"{boot.folder}: has no trace of {lacking[0]}")
         record = _record(boot, tables)
         executed.add(record)
         walker = Walker(record, task.symbols)
         counter = PieceCounter(record, task.pieces, task.symbols)
         for cell in boot.cells:
             on_cell(len(parts))
-            if cell not in tables:
-                raise InfrastructureError(
-                    f"{boot.folder}: the board handed over no trace of {cell}"
-                )
             parts[cell] = dissect(
                 cell,
                 record,

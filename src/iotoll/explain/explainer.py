@@ -274,8 +274,7 @@ class Explainer:
             raise UsageError(f"--io {self.single}: {cell} has the I/Os 0 to {count - 1}")
 
     def _table(self, side: Side, cell: str) -> IoTable:
-        boots = self._boots(side, [cell])
-        folder = boots[0].gate if boots else self.run.boot(side, 1)
+        folder = self._boots(side, [cell])[0].gate
         tables = io_tables(folder, [cell])
         if cell not in tables or not len(tables[cell]):
             raise UsageError(f"{folder}: has no trace of {cell}: gate the patch again")
@@ -367,12 +366,13 @@ class Explainer:
         return kept and not self.again and self.caches is None
 
     def _boots(self, side: Side, cells: Sequence[str]) -> list[Boot]:
-        """The gate's first boots that have any of the cells."""
+        """The gate's first boots that have any of the cells; what none has is looked for in one."""
+        where = {c: number for number, own in self.run.first_boots(side).items() for c in own}
         found = []
-        for number, own in self.run.first_boots(side).items():
+        for number in sorted({where.get(cell, 1) for cell in cells}):
             folder = self.run.boot(side, number)
-            if wanted := tuple(cell for cell in cells if cell in own):
-                found.append(Boot(None, folder, folder, wanted))
+            wanted = tuple(cell for cell in cells if where.get(cell, 1) == number)
+            found.append(Boot(None, folder, folder, wanted))
         return found
 
     def _plan(self, side: Side, boot: Boot, symbols: Symbols, recorded: Path) -> BootPlan:
