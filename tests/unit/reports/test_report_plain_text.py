@@ -69,6 +69,19 @@ def test_further_boots_are_counted() -> None:
     assert "2 boots of the base, 6 of the candidate" in " ".join(commit_text(one).split())
 
 
+def test_cells_that_boots_divide_are_counted_once() -> None:
+    evidence = gather(real("regression"))
+    halves = {}
+    for side, result in evidence.sides.items():
+        names = list(result.cells)
+        parts = (names[:1], names[1:])
+        boots = [result.boots[0].model_copy(update={"cells": part}) for part in parts]
+        halves[side] = result.model_copy(update={"boots": boots})
+    manifest = evidence.manifest.model_copy(update={"parts": 2})
+    said = " ".join(commit_text(replace(evidence, sides=halves, manifest=manifest)).split())
+    assert "1 boot a side, cells divided over 2 boots" in said
+
+
 def test_a_cover_letter_has_every_workload_in_full() -> None:
     evidence = gather(real("regression"))
     found = cover_text(evidence)

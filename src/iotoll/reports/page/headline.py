@@ -181,11 +181,16 @@ def _boots(evidence: Evidence) -> str:
         side: max((len(result.boots_of(cell)) for cell in result.cells), default=0)
         for side, result in evidence.sides.items()
     }
+    parts = evidence.manifest.parts
+    is_divided = parts > 1 and any(len(r.boots) > counts[s] for s, r in evidence.sides.items())
+    divided = f", cells divided over {parts} boots" if is_divided else ""
     if len(set(counts.values())) == 2:
-        return (
+        each = (
             f"{plural(counts['base'], 'boot')} of the base, {counts['candidate']} of the candidate"
         )
-    return f"{plural(max(counts.values(), default=evidence.manifest.boots), 'boot')} a side"
+        return each + divided
+    most = max(counts.values(), default=evidence.manifest.boots)
+    return f"{plural(most, 'boot')} a side{divided}"
 
 
 def candidate_title(evidence: Evidence) -> str:
