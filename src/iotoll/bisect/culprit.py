@@ -137,7 +137,7 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
             moved = part.has_moved
         for growth in (g for g in judged.growth if g.figure == section):
             delta, moved = growth.growth, growth.state == "grew" or growth.improved
-    boots = len(list((run.side("candidate") / "boots").glob("*/boot.json")))
+    boots = len(run.boot_numbers("candidate"))
     # Times of a virtual board may be judged on purpose, and confirm nothing.
     moved = moved and verdict.can_gate
     return Confirmed(delta, moved, boots, verdict.sentence, str(run.root), some=some)

@@ -185,11 +185,7 @@ def drop_stale(run: RunDir, bench: Bench, wanted: Collection[tuple[Side, int]]) 
     ``wanted`` are booted again anyway. A verdict asks for the others once more where it needs them.
     A boot of the candidate also goes where the base's of its number is another one. Returns names.
     """
-    listed = [
-        (side, int(path.parent.name))
-        for side in SIDES
-        for path in (run.side(side) / "boots").glob("*/boot.json")
-    ]
+    listed = [(side, number) for side in SIDES for number in run.boot_numbers(side)]
     dropped = []
     bases: dict[int, str] = {}
     for side, number in sorted(listed):  # the base first

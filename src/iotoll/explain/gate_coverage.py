@@ -64,9 +64,9 @@ def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> Cove
     ``pieces`` are those of the changed functions, where they are known. Raises InfrastructureError
     or UsageError where boot or images cannot be read.
     """
-    folders = (setup.run.boot("candidate", number) for number in setup.run.first_boots("candidate"))
-    stamps = [(folder / "boot.json").stat().st_mtime_ns for folder in folders]
-    key = (str(setup.run.root), *stamps, tuple(setup.cells), *images(setup.run))
+    folders = setup.run.first_folders("candidate")
+    boots = (results.identity(folder / "boot.json") for folder in folders)
+    key = (str(setup.run.root), *boots, tuple(setup.cells), *images(setup.run))
     if key not in _found:
         _found.clear()
         _found[key] = _of_gate(setup, lines, pieces)
@@ -79,8 +79,7 @@ def _of_gate(setup: Building, lines: Lines, pieces: Pieces | None) -> CoverageRe
     else:
         code, note = _changed_code(setup.run, lines, pieces), lines.note
     found: dict[str, CellExecutions] = {}
-    for number, cells in setup.run.first_boots("candidate").items() if code.places else ():
-        folder = setup.run.boot("candidate", number)
+    for folder, cells in setup.run.first_folders("candidate").items() if code.places else ():
         windows = read_windows(folder)
         if windows is not None:
             tables = {cell: table for cell, table in io_tables(folder, cells).items() if len(table)}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
-from iotoll.core.progress import Progress, Step
+from iotoll.core.progress import Progress
 from iotoll.explain.by_function import SECTIONS, CellFunctions, by_function
 from iotoll.explain.explainer import check_cells
 from iotoll.explain.matching import Calls, Kernel, direct_calls, owners, renamed, stem
@@ -122,16 +121,13 @@ def _divided(side: RunValues, cells: Sequence[str], progress: Progress) -> Divid
     title = f"divide I/Os by function ({_label(side)})"
     found: dict[str, CellFunctions] = {}
     with progress.step(title, len(cells)) as step:
-        for number, own in side.run.first_boots(_side(side)).items():
-            folder = side.run.boot(_side(side), number)
+        for folder, own in side.run.first_folders(_side(side)).items():
             wanted = [cell for cell in cells if cell in own]
-            tell = partial(_tell, step, len(found), len(cells))
-            found |= by_function(folder, wanted, tell)
+            more = by_function(
+                folder, wanted, lambda done: step.update(len(found) + done, len(cells))
+            )
+            found.update(more)
     return found
-
-
-def _tell(step: Step, before: int, total: int, done: int) -> None:
-    step.update(before + done, total)
 
 
 # ---------------------------------------------------------------- functions of both

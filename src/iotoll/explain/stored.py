@@ -48,8 +48,8 @@ def stored_record(folder: Path, tables: Iterable[IoTable]) -> Record:
 
 def has_windows(run: RunDir, side: Side) -> bool:
     """Whether the first boots of a side, of all its cells, have windows."""
-    numbers = run.first_boots(side)
-    return bool(numbers) and all((run.boot(side, n) / WINDOWS).is_file() for n in numbers)
+    folders = run.first_folders(side)
+    return bool(folders) and all((folder / WINDOWS).is_file() for folder in folders)
 
 
 def _record(windows: Windows, spans: Sequence[tuple[int, int]]) -> Record:

@@ -84,12 +84,8 @@ class Flow(Building):
         with self.progress.step("analyse traces"):
             base: SideResult | None = None
             for side in self.sides:
-                numbers = [
-                    int(p.parent.name) for p in (self.run.side(side) / "boots").glob("*/boot.json")
-                ]
-                found = collect(
-                    self.run, self.cells, clock, side, sorted(numbers), base, anew=self.stored
-                )
+                numbers = self.run.boot_numbers(side)
+                found = collect(self.run, self.cells, clock, side, numbers, base, anew=self.stored)
                 base = base or found
 
     def judge(self) -> None:

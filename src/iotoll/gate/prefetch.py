@@ -120,8 +120,7 @@ def _base_boot(setup: Setup) -> None:
     """Have the base's figures (`iotoll.measure.collect` remembers them)."""
     from iotoll.measure.collect import affected, analyze
 
-    for number in setup.run.first_boots("base"):
-        folder = setup.run.boot("base", number)
+    for folder in setup.run.first_folders("base"):
         record = results.read(folder / "boot.json", BootRecord)
         analyze(folder, record, affected(setup.run, record))
 

@@ -113,7 +113,7 @@ def _idle(setup: Building) -> list[str]:
 
 
 def _choose(setup: Building, selected: SelectionRecord, idle: Sequence[str]) -> Chosen:
-    folders = (setup.run.boot("candidate", number) for number in setup.run.first_boots("candidate"))
+    folders = setup.run.first_folders("candidate")
     boots = [windows for folder in folders if (windows := read_windows(folder))]
     ran = {name for windows in boots for one in windows.by_function() for name in one}
     leading = leading_to(Traced(gate_coverage.symbols_of(setup.run, "candidate")), idle, ran)

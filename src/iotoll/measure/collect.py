@@ -56,6 +56,9 @@ def collect(
         found = _collect(run, cells, clock, side, numbers, base, anew)
         _collected.clear()
         known = _collected[run.root] = _inputs(run, cells, clock, numbers), found
+        return found
+    for boot in known[1].boots:
+        sealed.check(run.boot("base", boot.boot), boot.digests)
     return known[1]
 
 
@@ -109,15 +112,11 @@ def _inputs(
     run: RunDir, cells: Sequence[str], clock: Clock, numbers: Sequence[int]
 ) -> tuple[object, ...]:
     """All that decides what `collect` finds of a base, and what it has written."""
-    folders = [run.boot("base", number) for number in numbers]
-    boots = [results.read(folder / "boot.json", BootRecord) for folder in folders]
-    for folder, boot in zip(folders, boots, strict=True):
-        sealed.check(folder, boot.digests)
+    boots = [run.boot("base", number) / "boot.json" for number in numbers]
+    functions = [affected(run, results.read(path, BootRecord)) for path in boots]
     files = [run.build("base") / "build.json", run.side("base") / "source.json"]
-    files += [run.side("base") / "result.json"]
-    functions = [affected(run, boot) for boot in boots]
-    read = [boot.model_dump_json() for boot in boots]
-    return (*cells, clock, *read, *functions, *map(results.identity, files))
+    files += [run.side("base") / "result.json", *boots]
+    return (*cells, clock, *functions, *map(results.identity, files))
 
 
 def _of_boot(

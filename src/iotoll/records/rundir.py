@@ -109,6 +109,11 @@ class RunDir:
         """One boot's console log, traces and figures; ``number`` starts at 1."""
         return self.side(side) / "boots" / str(number)
 
+    def boot_numbers(self, side: Side) -> list[int]:
+        """The numbers of a side's boots that have a record, in order."""
+        paths = (self.side(side) / "boots").glob("*/boot.json")
+        return sorted(int(path.parent.name) for path in paths)
+
     def first_boots(self, side: Side) -> dict[int, list[str]]:
         """The boots that have cells which no boot before them has: their numbers, these cells.
 
@@ -116,13 +121,16 @@ class RunDir:
         """
         found: dict[int, list[str]] = {}
         known: set[str] = set()
-        paths = (self.side(side) / "boots").glob("*/boot.json")
-        for path in sorted(paths, key=lambda one: int(one.parent.name)):
-            cells = [cell for cell in results.read(path, BootRecord).cells if cell not in known]
-            if cells:
-                found[int(path.parent.name)] = cells
+        for number in self.boot_numbers(side):
+            record = results.read(self.boot(side, number) / "boot.json", BootRecord)
+            if cells := [cell for cell in record.cells if cell not in known]:
+                found[number] = cells
                 known.update(cells)
         return found
+
+    def first_folders(self, side: Side) -> dict[Path, list[str]]:
+        """As `first_boots`, by the boots' folders."""
+        return {self.boot(side, n): cells for n, cells in self.first_boots(side).items()}
 
     def is_done(self, step: str, inputs: Any) -> bool:
         """Tell whether ``step`` finished with the same ``inputs`` (JSON-able)."""

@@ -119,8 +119,8 @@ def _of_run(run: RunDir, core: str) -> Iterator[Beside]:
             raise UsageError(f"{run.root}: has no {side}: give a run of two kernels, gated locally")
         with progress.step(f"estimate {side}"):
             image = run.build(side) / "Image"
-            boots = run.first_boots(side).items()
-            each = (of_boot(run.boot(side, n), image, cells, core) for n, cells in boots)
+            boots = run.first_folders(side).items()
+            each = (of_boot(folder, image, cells, core) for folder, cells in boots)
             sides.append(list(chain.from_iterable(each)))
     yield from beside(*sides)
 
