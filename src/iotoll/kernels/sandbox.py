@@ -14,6 +14,7 @@ could leave a doctored compiler cache, or another base, for the next, or read an
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -26,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -72,6 +73,7 @@ class Surroundings:
     line that the step prints, which is then not passed on.
     Once ``cancelled`` is set the step is ended, and after ``seconds``. ``ended`` is called when
     nothing of the step runs any more, before what it wrote is removed, which can take its time.
+    What it writes lies ``beside`` a folder until then: the step's run directory, if None.
     """
 
     cache: Sequence[Path] = ()
@@ -83,6 +85,7 @@ class Surroundings:
     cancelled: threading.Event | None = None
     seconds: float | None = None
     ended: Callable[[], None] | None = None
+    beside: Path | None = None
 
 
 BARE = Surroundings()
@@ -111,7 +114,7 @@ def run(
     for tool in ("unshare", "mount", "setpriv"):
         require_tool(tool, "util-linux" if tool != "mount" else "mount")
     with ExitStack() as ending:
-        scratch = _scratch(run_root)
+        scratch = _scratch(around.beside or run_root)
         ending.callback(_remove, scratch)
         cache = cache_dir()
         layers = []
@@ -154,23 +157,33 @@ class _Layer:
             (scratch / name).mkdir(parents=True)
 
 
-def _scratch(run_root: Path) -> Path:
+def _scratch(root: Path) -> Path:
     # Beside the run directory: an overlay needs a file system that is none itself, and room.
-    run_root.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{run_root.name}-{_SCRATCH}"
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=run_root.parent))
+    root.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{root.name}-{_SCRATCH}"
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=root.parent))
 
 
 def sweep(folder: Path) -> None:
     """Remove what sandboxes of runs in ``folder`` left whose iotoll was killed; none may run."""
-    for left in folder.glob(f".*-{_SCRATCH}*"):
+    _sweep(folder, "*")
+
+
+def sweep_beside(run_root: Path) -> None:
+    """As `sweep`, of one run directory alone."""
+    _sweep(run_root.parent, glob.escape(run_root.name))
+
+
+def _sweep(folder: Path, name: str) -> None:
+    for left in folder.glob(f".{name}-{_SCRATCH}*"):
         _remove(left)
 
 
 def _remove(scratch: Path) -> None:
-    # The overlay's own folder has no permission bits.
+    # The overlay's own folder has no permission bits. Another thread may remove it meanwhile.
     for work in scratch.glob("*/work/work"):
-        work.chmod(0o700)
+        with suppress(FileNotFoundError):
+            work.chmod(0o700)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from iotoll.core.errors import ResultError, UsageError, os_fix
 from iotoll.core.lock import alone
+from iotoll.kernels.sandbox import sweep_beside
 from iotoll.records import results
 from iotoll.records.models import RunManifest
 from iotoll.records.rundir import RunDir, not_a_run
@@ -69,10 +70,11 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(run: RunDir) -> Iterator[None]:
-    """Hold a run directory; raises UsageError while another iotoll holds it.
+    """Hold a run directory, and drop what sandboxes of an iotoll that was killed left beside it.
 
-    The lock ends with its process, however that ends.
+    Raises UsageError while another iotoll holds it; the lock ends with its process.
     """
     why = f"{run.root}: another iotoll works on this run: wait for it, or choose another --out"
     with alone(run.root / LOCK, UsageError(why)):
+        sweep_beside(run.root)
         yield
