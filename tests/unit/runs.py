@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from iotoll.boards.board import load_board
+from iotoll.boards.ramdisk import Image
+from iotoll.boots.local import BootPlan
 from iotoll.core.paths import data_dir
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
@@ -50,6 +53,24 @@ def manifest(**changes: Any) -> RunManifest:
         "candidate_kind": "patch",
     }
     return RunManifest.model_validate({**values, **changes})
+
+
+def boot_plan(kernel: Path, folder: Path, side: Side = "base") -> BootPlan:
+    """The first boot of one cell on the default board."""
+    return BootPlan(
+        side=side,
+        number=1,
+        board=load_board("virt-arm64"),
+        clock=Clock.INSTRUCTIONS,
+        accelerator="tcg",
+        kernel=kernel,
+        image=Image(kernel.with_name("ramdisk"), "0" * 64, {}),
+        job=kernel.with_name("job"),
+        job_sha256="1" * 64,
+        cells=CELLS[:1],
+        runs=2,
+        folder=folder,
+    )
 
 
 def asked(choice: CandidateChoice, **changes: Any) -> RunManifest:

@@ -59,8 +59,6 @@ def boot(
         shown=[plan.kernel.parent, plan.job],
         hear=hear,
         cancelled=cancelled,
-        # Below the run it would be in the way of whoever opens the run after this was killed.
-        beside=next((up for up in folder.parents if (up / "run.json").is_file()), folder),
     )
     status = sandbox.run(words, folder, None, around=around)
     if failed.is_file():

@@ -38,6 +38,7 @@ from iotoll.core.plain import plain_log
 from iotoll.core.proc import SANDBOXED, THROWN_AWAY, require_tool, stop
 from iotoll.kernels.layers import TELLS, UID, is_root
 from iotoll.kernels.overrun import Disk, OverrunError
+from iotoll.records.rundir import run_above
 
 INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
@@ -73,7 +74,6 @@ class Surroundings:
     line that the step prints, which is then not passed on.
     Once ``cancelled`` is set the step is ended, and after ``seconds``. ``ended`` is called when
     nothing of the step runs any more, before what it wrote is removed, which can take its time.
-    What it writes lies ``beside`` a folder until then: the step's run directory, if None.
     """
 
     cache: Sequence[Path] = ()
@@ -85,7 +85,6 @@ class Surroundings:
     cancelled: threading.Event | None = None
     seconds: float | None = None
     ended: Callable[[], None] | None = None
-    beside: Path | None = None
 
 
 BARE = Surroundings()
@@ -114,7 +113,7 @@ def run(
     for tool in ("unshare", "mount", "setpriv"):
         require_tool(tool, "util-linux" if tool != "mount" else "mount")
     with ExitStack() as ending:
-        scratch = _scratch(around.beside or run_root)
+        scratch = _scratch(run_root)
         ending.callback(_remove, scratch)
         cache = cache_dir()
         layers = []
@@ -157,25 +156,22 @@ class _Layer:
             (scratch / name).mkdir(parents=True)
 
 
-def _scratch(root: Path) -> Path:
-    # Beside the run directory: an overlay needs a file system that is none itself, and room.
+def _scratch(run_root: Path) -> Path:
+    # Beside the run directory: an overlay needs a file system that is none itself, and room. Below
+    # the run, as a boot's folder is, it would keep the sandbox's user from opening the run again.
+    root = run_above(run_root) or run_root
     root.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{root.name}-{_SCRATCH}"
     return Path(tempfile.mkdtemp(prefix=prefix, dir=root.parent))
 
 
-def sweep(folder: Path) -> None:
-    """Remove what sandboxes of runs in ``folder`` left whose iotoll was killed; none may run."""
-    _sweep(folder, "*")
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what sandboxes of runs in ``folder`` left whose iotoll was killed; none may run.
 
-
-def sweep_beside(run_root: Path) -> None:
-    """As `sweep`, of one run directory alone."""
-    _sweep(run_root.parent, glob.escape(run_root.name))
-
-
-def _sweep(folder: Path, name: str) -> None:
-    for left in folder.glob(f".{name}-{_SCRATCH}*"):
+    Of the run directory ``name`` alone, if that is given.
+    """
+    which = "*" if name is None else glob.escape(name)
+    for left in folder.glob(f".{which}-{_SCRATCH}*"):
         _remove(left)
 
 

@@ -148,6 +148,12 @@ class RunDir:
         return self.root / ".steps" / f"{step.replace('/', '.')}.json"
 
 
+def run_above(path: Path) -> Path | None:
+    """The nearest run directory: ``path`` itself or a folder above it."""
+    above = (path, *path.resolve().parents)
+    return next((folder for folder in above if (folder / "run.json").is_file()), None)
+
+
 def not_a_run(root: Path) -> str:
     """What is said of a folder that is no run, with the run beside it that was probably meant."""
     why = "it has no run.json" if root.is_dir() else "there is no such folder"

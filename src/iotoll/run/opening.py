@@ -8,10 +8,10 @@ from pathlib import Path
 
 from iotoll.core.errors import ResultError, UsageError, os_fix
 from iotoll.core.lock import alone
-from iotoll.kernels.sandbox import sweep_beside
+from iotoll.kernels.sandbox import sweep
 from iotoll.records import results
 from iotoll.records.models import RunManifest
-from iotoll.records.rundir import RunDir, not_a_run
+from iotoll.records.rundir import RunDir, not_a_run, run_above
 
 INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
@@ -59,10 +59,10 @@ def _opened(root: Path, manifest: RunManifest) -> RunDir:
 
 def open_result(path: Path) -> RunDir:
     """The run directory of a RESULT: itself, or a file of it (``verdict.json``, the report)."""
-    for folder in (path, *path.resolve().parents):
-        if (folder / "run.json").is_file():
-            return RunDir.open(folder)
-    raise UsageError(not_a_run(path))
+    folder = run_above(path)
+    if folder is None:
+        raise UsageError(not_a_run(path))
+    return RunDir.open(folder)
 
 
 LOCK = ".lock"
@@ -76,5 +76,5 @@ def locked(run: RunDir) -> Iterator[None]:
     """
     why = f"{run.root}: another iotoll works on this run: wait for it, or choose another --out"
     with alone(run.root / LOCK, UsageError(why)):
-        sweep_beside(run.root)
+        sweep(run.root.parent, run.root.name)
         yield

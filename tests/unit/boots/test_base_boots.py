@@ -9,10 +9,9 @@ import pytest
 
 from iotoll.boards import patched
 from iotoll.boards.board import load_board
-from iotoll.boards.ramdisk import Image
 from iotoll.boots import base_boots
 from iotoll.boots.local import BootPlan
-from iotoll.records.models import Clock
+from tests.unit.runs import boot_plan
 
 
 @pytest.fixture
@@ -26,20 +25,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BootPlan:
     (folder / "ufs").mkdir(parents=True)
     (folder / "ufs/trace.dat").write_bytes(b"trace")
     (folder / "boot.json").write_text("{}")
-    return BootPlan(
-        side="base",
-        number=1,
-        board=load_board("virt-arm64"),
-        clock=Clock.INSTRUCTIONS,
-        accelerator="tcg",
-        kernel=kernel,
-        image=Image(tmp_path / "ramdisk", "0" * 64, {}),
-        job=tmp_path / "job",
-        job_sha256="1" * 64,
-        cells=["ufs-4k-randread-t1-direct"],
-        runs=2,
-        folder=folder,
-    )
+    return boot_plan(kernel, folder)
 
 
 def test_boot_is_taken_as_it_was(plan: BootPlan, tmp_path: Path) -> None:

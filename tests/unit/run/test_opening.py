@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards.board import load_board
-from iotoll.boards.ramdisk import Image
 from iotoll.boots import sandboxed_boot
-from iotoll.boots.local import BootPlan
 from iotoll.core.errors import InfrastructureError
 from iotoll.kernels import sandbox
 from iotoll.kernels.sandbox import Surroundings
-from iotoll.records.models import Clock
 from iotoll.run.opening import locked, open_run
-from tests.unit.runs import manifest
+from tests.unit.runs import boot_plan, manifest
 
 
 def _left(folder: Path) -> Path:
@@ -48,21 +44,7 @@ def test_a_boot_in_the_sandbox_leaves_nothing_below_its_run(
     monkeypatch.setattr(sandbox, "_execute", execute)
     kernel = run.build("candidate") / "Image"
     kernel.parent.mkdir(parents=True)
-    plan = BootPlan(
-        side="candidate",
-        number=1,
-        board=load_board("virt-arm64"),
-        clock=Clock.INSTRUCTIONS,
-        accelerator="tcg",
-        kernel=kernel,
-        image=Image(tmp_path / "ramdisk", "0" * 64, {}),
-        job=tmp_path / "job",
-        job_sha256="1" * 64,
-        cells=["ufs-4k-randread-t1-direct"],
-        runs=1,
-        folder=run.boot("candidate", 1),
-        in_sandbox=True,
-    )
+    plan = boot_plan(kernel, run.boot("candidate", 1), "candidate")
     with pytest.raises(InfrastructureError, match="ended with status 1"):
         sandboxed_boot.boot(plan, lambda _: None, None, lambda _: None)
     assert [path.parent for path in made] == [tmp_path]
