@@ -63,12 +63,19 @@ def new_entry(final: Path) -> Iterator[Path]:
 
 
 def is_whole(entry: Path) -> bool:
-    """Whether an entry is there and its files are those that were put into it."""
+    """Whether an entry is there and its files are those that were put into it.
+
+    A whole one counts as used now: who asks is about to copy it, and nobody may prune it before.
+    """
     try:
         known = json.loads((entry / DIGESTS).read_text())
-        return bool(known) and known == _digests(entry)
+        if not known or known != _digests(entry):
+            return False
     except (OSError, ValueError, RecursionError):
         return False
+    with contextlib.suppress(OSError):  # one that may only be read is pruned by nobody here
+        os.utime(entry)
+    return True
 
 
 def _digests(entry: Path) -> dict[str, str]:
@@ -77,12 +84,11 @@ def _digests(entry: Path) -> dict[str, str]:
 
 
 def copy_tree(entry: Path, folder: Path) -> None:
-    """Copy an entry's files into ``folder``, each one atomically, and note that it was used."""
+    """Copy an entry's files into ``folder``, each one atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         for path in (p for p in entry.iterdir() if p.name != DIGESTS):
             _copy(path, folder / path.name)
-        os.utime(entry, (time.time(), time.time()))
     except OSError as error:
         raise InfrastructureError(
             f"cannot copy {entry} to {folder}: {error.strerror}: {os_fix(error)}"

@@ -49,6 +49,26 @@ def test_an_entry_that_is_whole_stays_where_it_is(tmp_path: Path) -> None:
     assert cache.is_whole(final)
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["built again", "found"])
+def test_an_old_entry_is_not_pruned_before_it_is_copied(tmp_path: Path, again: bool) -> None:
+    """A base was built for make's folder alone; its image was the oldest of a full cache."""
+    old = tmp_path / "images/old"
+    for name in ("old", *(f"new-{number}" for number in range(cache.KEPT - 1))):
+        with cache.new_entry(old.with_name(name)) as entry:
+            (entry / "Image").write_bytes(name.encode())
+    os.utime(old, (1, 1))
+    old.with_name("one-more").mkdir()
+    if again:
+        with cache.new_entry(old) as entry:
+            (entry / "Image").write_bytes(b"old")
+    else:
+        assert cache.is_whole(old)
+        with cache.new_entry(tmp_path / "images/another") as entry:
+            (entry / "Image").write_bytes(b"another")
+    cache.copy_tree(old, tmp_path / "copy")
+    assert (tmp_path / "copy/Image").read_bytes() == b"old"
+
+
 @pytest.mark.parametrize("name", ["Image", "config"])
 def test_f6_8_a_damaged_image_of_a_run_is_noticed(tmp_path: Path, name: str) -> None:
     for one in ("Image", "config"):
