@@ -408,16 +408,18 @@ def parts(
     return {
         **found,
         **({} if work is None else {WORK: work}),
-        **_elements(policy, sides),
+        **_elements(policy, sides, changed),
     }
 
 
-def _elements(policy: Policy, sides: tuple[CellRecord, CellRecord]) -> dict[str, Value]:
+def _elements(
+    policy: Policy, sides: tuple[CellRecord, CellRecord], changed: frozenset[str]
+) -> dict[str, Value]:
     """Other counts than instructions that moved, such as register reads, each under its name."""
     judged = partial(compare_counts, policy, sides[0].cell)
     return {
         element_part(one): Value(mean_of(one)[0], one.moved, one.share, one.gated, one.threshold)
-        for one in compare_elements([sides[0]], [sides[1]], policy, judged)
+        for one in compare_elements([sides[0]], [sides[1]], policy, judged, changed)
     }
 
 

@@ -191,7 +191,9 @@ class _Workshop:
         look = functools.cache(lambda: pool.submit(self.tree.is_as_noted))
         self.step.update(note="check out")
         known = self.job.last_built(self.tree)
-        (self.out / BUILT).unlink(missing_ok=True)
+        built = self.out / BUILT
+        before = built.read_text() if built.is_file() else ""
+        built.unlink(missing_ok=True)
         paths = self.tree.move(known, source)
         if paths is None:
             self.tree.checkout(source)
@@ -206,7 +208,7 @@ class _Workshop:
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
         with Precompiler(self.out, stores, self.tree.kept_open) as precompiler:
             if not self.is_empty:
-                self.more = precompiler.start(self.tree.src, paths)
+                self.more = precompiler.start(self.tree.src, paths, before)
             failure = self.compile(lambda: (look(), gather()))
             self.more = {}
             is_as_noted = look().result()

@@ -23,15 +23,21 @@ from types import TracebackType
 from iotoll.core.digest import json_sha256
 from iotoll.core.proc import stop
 from iotoll.core.scratch import scratch
+from iotoll.kernels.reuse import key_folder
 
 MOST = 8
 """Files of one change; what touches more is another revision, with which make has enough to do."""
 _NOTED = re.compile(r"(?:saved)?cmd_\S+ := (.*)")  # saved since Linux 6.2
 _DEPENDENCIES = "-Wp,-MMD,"
-_WAITING = """\
+_WRAPPER = """\
 #!/bin/sh
 # make's ccache: a file that is being precompiled is waited for
 PATH=${{PATH#*:}}
+case "$*" in
+# what a makefile asks of the compiler, which reads no file, was asked by the build before
+*' -I'*|*' -i'*|*@*) ;;
+*' /dev/null -o '*) CPATH={asked} ;;
+esac
 for source; do :; done
 case $source in
 {cases}
@@ -58,10 +64,12 @@ class Precompiler:
         self._thread: threading.Thread | None = None
         self._stack = ExitStack()
 
-    def start(self, source: Path, paths: Sequence[str]) -> dict[str, str]:
+    def start(self, source: Path, paths: Sequence[str], before: str = "") -> dict[str, str]:
         """Compile what of ``paths`` below ``source`` an object is made of; returns at once.
 
-        Returns variables of make's environment: with them it waits for what is being compiled.
+        Returns variables of make's environment: with them it waits for what is being compiled. The
+        build ``before``, by the key of its job, has asked the compiler for nearly all options that
+        makefiles try, and ccache has its answers.
         """
         paths = [path for path in paths if path.endswith(".c")]
         if len(paths) > MOST:
@@ -74,7 +82,8 @@ class Precompiler:
             f'{shlex.quote(words[-1])}) exec flock --no-fork {self._lock_of(path)} ccache "$@" ;;'
             for path, words in known.items()
         ]
-        waiting.write_text(_WAITING.format(cases="\n".join(cases)))
+        asked = shlex.quote(key_folder(before)) if before else "$CPATH"
+        waiting.write_text(_WRAPPER.format(cases="\n".join(cases), asked=asked))
         waiting.chmod(0o700)
         self._thread = threading.Thread(target=self._run, args=(source, known), daemon=True)
         self._thread.start()

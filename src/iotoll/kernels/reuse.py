@@ -54,7 +54,12 @@ def direct_key(job: KernelJob) -> dict[str, str]:
     does not exist. There is no other mode: with a key of each file's text as well, which other
     sources could find, a kernel takes a quarter longer to build.
     """
-    return {"CPATH": f"/nonexistent/{job.key}", "CCACHE_DEPEND": "1"}
+    return {"CPATH": key_folder(job.key), "CCACHE_DEPEND": "1"}
+
+
+def key_folder(key: str) -> str:
+    """The folder in CPATH that stands for a job's key."""
+    return f"/nonexistent/{key}"
 
 
 def read_by_kconfig(path: str) -> bool:

@@ -33,6 +33,11 @@ class Amount:
     some: str = ""
 
 
+def rounded(value: float, digits: int) -> float:
+    """Rounded to so many digits; what would be none keeps its first: a cost is not zero."""
+    return round(value, digits) or float(f"{value:.1g}")
+
+
 def amount(differences: NDArray[np.int64], size: int) -> Amount:
     """The mean of paired differences, shape (pairs,), that moved by more than ``size``.
 
@@ -70,7 +75,7 @@ def mean_of(part: Comparison) -> tuple[float, str]:
         return part.delta, ""
     counts[stored.commonest] += lacking
     made = shared(+counts, stored.size)
-    return round(made.mean, 1), made.some
+    return rounded(made.mean, 1), made.some
 
 
 def element_part(one: ElementComparison) -> str:

@@ -13,10 +13,13 @@ from itertools import chain, repeat
 from statistics import median
 from typing import Any, Literal
 
+from iotoll.boards.cells import parse_cell
+from iotoll.kernels.symbols import NOWHERE
 from iotoll.measure.elements import load_elements, runs_of
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.verdict import ElementComparison, WorkFunction
+from iotoll.verdict.amount import rounded
 from iotoll.verdict.policy import CountedRule, CountRule, Policy
 
 Judge = Callable[
@@ -44,14 +47,21 @@ def compare_elements(
 ) -> list[ElementComparison]:
     """The elements of a cell that moved, I/O by I/O where both sides' boots counted them so.
 
-    ``changed`` are functions whose machine code the candidate changed: they are named first.
+    ``changed`` are functions whose machine code the candidate changed: they are named first. Where
+    I/Os are in flight at once, the moment at which one ends decides whose section an interrupt is
+    in, and how many requests it ends: there an element blocks in sections alone, and where a
+    changed function has more of it.
     """
     if not base or not all(record.vector is not None for record in (*base, *candidate)):
         return compare_counted(base, candidate, policy.counted)
     records = (*base, *candidate)
     keys = sorted({key for record in records for key in record.vector or ()} - _uncounted(records))
-    found = [moved for key in keys for moved in _of(key, base, candidate, policy, judge)]
+    at_once = parse_cell(base[0].cell).depth > 1
+    parts = (*policy.sections, *(() if at_once else (None,)))
+    found = [m for key in keys for m in _of(key, parts, base, candidate, policy, judge)]
     found = [_with_changed(one, base, candidate, changed) for one in found]
+    if at_once:
+        found = [one if _is_of_changed(one) else _shown(one) for one in found]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
 
 
@@ -128,6 +138,7 @@ def _is_told(whole: ElementComparison, found: Sequence[ElementComparison]) -> bo
 
 def _of(
     key: str,
+    parts: Sequence[Section | None],
     base: Sequence[CellRecord],
     candidate: Sequence[CellRecord],
     policy: Policy,
@@ -135,7 +146,7 @@ def _of(
 ) -> list[ElementComparison]:
     rules = (policy.element(key), policy.shown(key))
     found = []
-    for part in (*policy.sections, None):
+    for part in parts:
         sides = [[_values(record, key, part) for record in side] for side in (base, candidate)]
         if sides[0][: len(sides[1])] == sides[1]:
             continue
@@ -199,7 +210,7 @@ def _functions(
             candidate=counts[1].get(name, 0.0),
             changed=name in changed,
         )
-        for name in sorted({*counts[0], *counts[1]})
+        for name in sorted({*counts[0], *counts[1]} - {NOWHERE})
         if counts[0].get(name, 0.0) != counts[1].get(name, 0.0)
     ]
     found.sort(key=lambda f: (not f.changed, -abs(f.candidate - f.base), f.name))
@@ -213,9 +224,19 @@ def _per_io(element: ElementRecord | None, record: CellRecord) -> dict[str, floa
     return {name: round(count / ios, 2) for name, count in element.functions.items()}
 
 
+def _is_of_changed(found: ElementComparison) -> bool:
+    """Whether a function that the candidate changed has as an element moved."""
+    return any(f.changed and (f.candidate - f.base) * found.delta > 0 for f in found.functions)
+
+
+def _shown(found: ElementComparison) -> ElementComparison:
+    why = "shown only: I/Os are in flight at once, and no changed function has more or less of it"
+    return found.model_copy(update={"gated": False, "why": why}) if found.gated else found
+
+
 def element_text(found: ElementComparison) -> str:
     """``+1 register read of UFS``."""
-    return load_elements().text(found.element, round(found.delta, 2), minus="-")
+    return load_elements().text(found.element, rounded(found.delta, 2), minus="-")
 
 
 def element_functions(found: ElementComparison) -> str:

@@ -36,6 +36,7 @@ from iotoll.records.text import (
     signed,
     signed_percent,
 )
+from iotoll.verdict.amount import rounded
 from iotoll.verdict.elements import how_counted
 from iotoll.verdict.growth import is_of_most, rare, weight
 from iotoll.verdict.moved import KINDS, Movement, MovementGroup, kind_of, movements
@@ -296,9 +297,9 @@ def _element(
             element=element,
             device=device,
             part=section.value if section else "whole",
-            size=round(size, 2),
-            least=round(ordered[0], 2),
-            most=round(ordered[-1], 2),
+            size=rounded(size, 2),
+            least=rounded(ordered[0], 2),
+            most=rounded(ordered[-1], 2),
             per=per(device, section),
             functions=_functions(costs, moved == "grew"),
             counted=how if costs[0][1].confidence.startswith(how) else "",

@@ -8,12 +8,16 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from iotoll.boards.cells import parse_cell
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml, named_file
 from iotoll.records.models.base import Clock, Model, Section
 from iotoll.verdict.time.levels import confirm_levels
+
+AT_ONCE = "shown only: I/Os are in flight at once, so each has work of the others"
+"""Why the whole I/O blocks nothing where several are submitted at once."""
 
 
 class CountRule(Model):
@@ -245,8 +249,14 @@ class Policy(Model):
         )
 
     def rule(self, cell: str, section: Section | None) -> CountRule:
-        """The rule for a section of a cell, None is the whole I/O; later exceptions win."""
+        """The rule for a section of a cell, None is the whole I/O; later exceptions win.
+
+        From call to return an I/O has the work of all that are in flight with it. By how many that
+        are depends on how long each takes: with less work in each, more of the others may be in it.
+        """
         rule = self.whole if section is None else self.sections[section]
+        if section is None and parse_cell(cell).depth > 1:
+            rule = rule.model_copy(update={"gated": False, "why": AT_ONCE})
         name = "whole" if section is None else section
         for other in self.exceptions:
             if name in other.sections and any(fnmatchcase(cell, p) for p in other.cells):

@@ -14,6 +14,7 @@ import pytest
 
 from iotoll.kernels import precompile
 from iotoll.kernels.precompile import Precompiler
+from iotoll.kernels.reuse import key_folder
 
 WORDS = "gcc -Wp,-MMD,fs/.a.o.d -O2 -DNAME='\"a\"' -c -o fs/a.o ../src/fs/a.c"
 TAIL = " ; ./tools/objtool/objtool --hacks=jump_label fs/a.o"
@@ -84,6 +85,26 @@ def test_make_waits_for_what_is_being_compiled(out: Path) -> None:
         let_go(header, writer)
         assert make.wait(20) == 0
     assert (out / "fs/a.o").is_file()
+
+
+def test_what_makefiles_ask_of_the_compiler_is_known_from_the_build_before(out: Path) -> None:
+    """Each candidate has a key of its own, so that ccache had no answer of another's."""
+    asked = ["ccache", "gcc", "-Werror", "-O2", "-c", "-x", "c", "/dev/null", "-o", "probe.o"]
+    base, own = key_folder("base"), key_folder("candidate")
+    more = {"CCACHE_DEPEND": "1"}
+    before = environment(out, CPATH=base, **more)
+    subprocess.run(asked, cwd=out, env=before, check=True)
+    env = environment(out, CPATH=own, CCACHE_READONLY="1", **more)
+    with Precompiler(out, env) as early:
+        makes = env | early.start(out.parent / "src", ["fs/a.c"], "base")
+        wait_for(early)
+        before_it = len(results(out))
+        subprocess.run(asked, cwd=out, env=makes, check=True)
+        assert "direct_cache_hit" in results(out)[before_it:]
+        # What reads files is compared with the job's own alone.
+        before_it = len(results(out))
+        subprocess.run([*asked[:3], "-I.", *asked[3:]], cwd=out, env=makes, check=True)
+        assert "direct_cache_miss" in results(out)[before_it:]
 
 
 def test_what_make_compiles_is_not_compiled_a_second_time(out: Path) -> None:

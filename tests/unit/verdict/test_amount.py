@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iotoll.verdict.amount import amount
+from iotoll.verdict.amount import amount, rounded
 
 
 def differences(nth: int, size: int, every: int = 0) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -40,3 +40,11 @@ def test_sizes_that_no_two_ios_share_count_without_the_far_ones() -> None:
     line[::16] = 300 + np.arange(16)
     line[5] = 30_000
     assert amount(line, 4).mean == pytest.approx(sum(range(300, 316)) / 256)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0.04, 0.04), (-0.013, -0.01), (0.06, 0.1), (0.0, 0.0), (12.34, 12.3)]
+)
+def test_a_cost_is_not_rounded_to_none(value: float, expected: float) -> None:
+    """+0 register reads per request were told of a cost in every 25th."""
+    assert rounded(value, 1) == expected

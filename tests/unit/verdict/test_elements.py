@@ -14,6 +14,7 @@ from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import NVME, UFS, C, R, S, V, counts
 
+BURST = "ufs-1024k-randread-t1-direct-libaio-qd32"
 READS, BARRIERS, COPIES = "register_reads.UFS", "dsb", "copies"
 Elements = Mapping[str, Mapping[Section, Sequence[int]]]
 
@@ -47,11 +48,49 @@ def with_elements(side: SideResult, elements: Mapping[str, Elements]) -> SideRes
     return side.model_copy(update={"cells": cells})
 
 
-def judged(policy: Policy, base: Elements, candidate: Elements, cell: str = UFS) -> rule.Judgement:
+def judged(
+    policy: Policy,
+    base: Elements,
+    candidate: Elements,
+    cell: str = UFS,
+    changed: Sequence[str] = (),
+) -> rule.Judgement:
     values = {cell: counts(1)}
     before = with_elements(side_result("base", values), {cell: base})
     after = with_elements(side_result("candidate", values), {cell: candidate})
+    after = after.model_copy(update={"changed": list(changed)})
     return rule.judge(before, after, policy, [cell])
+
+
+def test_where_ios_are_in_flight_at_once_a_changed_function_must_have_it(policy: Policy) -> None:
+    """Fewer instructions in each I/O moved interrupts of a burst: all that is counted in them."""
+    some = [int(i % 16 == 0) for i in range(256)]
+    more = {READS: {S: some}}
+    found = judged(policy, {}, more, BURST, ["interrupt"])
+    assert found.outcome is Outcome.PASS
+    assert [(e.section, e.gated, e.moved) for e in found.cells[0].elements] == [(S, False, "grew")]
+    assert "in flight at once" in found.cells[0].elements[0].why
+    found = judged(policy, {}, more, BURST, ["send"])
+    assert found.outcome is Outcome.REGRESSION
+    # An I/O of a burst has the others' work: from call to return nothing is compared.
+    only = policy.model_copy(update={"sections": {C: policy.sections[C]}})
+    assert judged(only, {}, more, BURST, ["send"]).cells[0].elements == []
+    assert judged(only, {}, more, UFS).outcome is Outcome.REGRESSION
+
+
+def test_what_no_function_of_the_image_has_is_not_named(policy: Policy) -> None:
+    before = with_elements(side_result("base", {UFS: counts(1)}), {UFS: {}})
+    after = with_elements(
+        side_result("candidate", {UFS: counts(1)}), {UFS: {READS: {S: [1] * 256}}}
+    )
+    record = after.cells[UFS][0]
+    assert record.vector is not None
+    vector = {READS: record.vector[READS].model_copy(update={"functions": {"[unknown]": 256}})}
+    after = after.model_copy(
+        update={"cells": {UFS: [record.model_copy(update={"vector": vector})]}}
+    )
+    found = rule.judge(before, after, policy, [UFS])
+    assert found.headline == [f"+1 register read of UFS per UFS request in submission, in {UFS}"]
 
 
 def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) -> None:

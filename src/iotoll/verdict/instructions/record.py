@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from iotoll.records.models import Cluster, PairedIosRecord, TrialRecord
+from iotoll.verdict.amount import rounded
 from iotoll.verdict.instructions.decide import Asked, Trial, trials
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.policy import CountRule
@@ -27,7 +28,7 @@ def size_of(found: PairedIos, moved: Trial | None, count: CountRule) -> tuple[fl
     way = way_of(moved)
     if way * middle > moved.size:
         return float(np.median(found.base)), middle
-    return round(float(found.base.mean()), 1), round(way * moved.cost, 1)
+    return round(float(found.base.mean()), 1), rounded(way * moved.cost, 1)
 
 
 def way_of(moved: Trial) -> int:
