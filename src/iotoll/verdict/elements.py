@@ -9,6 +9,7 @@ one mean of a cell for each element that its trace tells (`compare_counted`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import chain, repeat
 from statistics import median
 from typing import Any, Literal
@@ -61,7 +62,13 @@ def compare_elements(
     found = [m for key in keys for m in _of(key, parts, base, candidate, policy, judge)]
     found = [_with_changed(one, base, candidate, changed) for one in found]
     if at_once:
-        found = [one if _is_of_changed(one) else _shown(one) for one in found]
+        of_changed = partial(is_of_changed, base, candidate, changed)
+        found = [
+            one
+            if of_changed(one.element, one.delta > 0) or not one.gated
+            else one.model_copy(update={"gated": False, "why": NO_CHANGED})
+            for one in found
+        ]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
 
 
@@ -185,11 +192,11 @@ def _with_changed(
     candidate: Sequence[CellRecord],
     changed: Collection[str],
 ) -> ElementComparison:
-    functions = _functions(found.element, base, candidate, changed)
+    functions = _differing(found.element, base, candidate, changed)[:SHOWN]
     return found.model_copy(update={"functions": functions})
 
 
-def _functions(
+def _differing(
     key: str,
     base: Sequence[CellRecord],
     candidate: Sequence[CellRecord],
@@ -214,7 +221,7 @@ def _functions(
         if counts[0].get(name, 0.0) != counts[1].get(name, 0.0)
     ]
     found.sort(key=lambda f: (not f.changed, -abs(f.candidate - f.base), f.name))
-    return found[:SHOWN]
+    return found
 
 
 def _per_io(element: ElementRecord | None, record: CellRecord) -> dict[str, float]:
@@ -224,14 +231,20 @@ def _per_io(element: ElementRecord | None, record: CellRecord) -> dict[str, floa
     return {name: round(count / ios, 2) for name, count in element.functions.items()}
 
 
-def _is_of_changed(found: ElementComparison) -> bool:
-    """Whether a function that the candidate changed has as an element moved."""
-    return any(f.changed and (f.candidate - f.base) * found.delta > 0 for f in found.functions)
+NO_CHANGED = "shown only: I/Os are in flight at once, and no changed function has more of it"
+"""Why an element blocks nothing where several I/Os are submitted at once."""
 
 
-def _shown(found: ElementComparison) -> ElementComparison:
-    why = "shown only: I/Os are in flight at once, and no changed function has more or less of it"
-    return found.model_copy(update={"gated": False, "why": why}) if found.gated else found
+def is_of_changed(
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    changed: Collection[str],
+    key: str,
+    grew: bool,
+) -> bool:
+    """Whether a function that the candidate changed has more of an element; or less."""
+    found = _differing(key, base, candidate, changed)
+    return any(f.changed and (f.candidate > f.base) is grew for f in found)
 
 
 def element_text(found: ElementComparison) -> str:

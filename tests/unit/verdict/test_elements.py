@@ -10,6 +10,7 @@ from iotoll.records.models import Clock, Outcome, Section, SideResult, VerdictRe
 from iotoll.records.models.analysis import ElementRecord
 from iotoll.verdict import accept
 from iotoll.verdict.instructions import rule
+from iotoll.verdict.instructions.lines import ten_lines
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import NVME, UFS, C, R, S, V, counts
@@ -62,6 +63,16 @@ def judged(
     return rule.judge(before, after, policy, [cell])
 
 
+def last_line(
+    policy: Policy, more: Elements, section: Section | None, changed: Sequence[str]
+) -> str:
+    """What `judge --explain` says at last of an element of a burst."""
+    base, candidate = (side_result(s, {BURST: counts(1)}) for s in ("base", "candidate"))
+    after = with_elements(candidate, {BURST: more}).model_copy(update={"changed": list(changed)})
+    before = with_elements(base, {BURST: {READS: {}}})
+    return ten_lines(before, after, policy, BURST, section, READS).lines[-1]
+
+
 def test_where_ios_are_in_flight_at_once_a_changed_function_must_have_it(policy: Policy) -> None:
     """Fewer instructions in each I/O moved interrupts of a burst: all that is counted in them."""
     some = [int(i % 16 == 0) for i in range(256)]
@@ -70,6 +81,9 @@ def test_where_ios_are_in_flight_at_once_a_changed_function_must_have_it(policy:
     assert found.outcome is Outcome.PASS
     assert [(e.section, e.gated, e.moved) for e in found.cells[0].elements] == [(S, False, "grew")]
     assert "in flight at once" in found.cells[0].elements[0].why
+    assert last_line(policy, more, S, ["interrupt"]).startswith("The policy does not gate it")
+    assert last_line(policy, more, S, ["send"]).startswith("It asks for further boots")
+    assert "not compared: I/Os are in flight at once" in last_line(policy, more, None, ["send"])
     found = judged(policy, {}, more, BURST, ["send"])
     assert found.outcome is Outcome.REGRESSION
     # An I/O of a burst has the others' work: from call to return nothing is compared.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.records.models import CellRecord, PairedIosRecord, Section, SideResult
-from iotoll.verdict.elements import in_place
+from iotoll.verdict.elements import NO_CHANGED, in_place, is_of_changed
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
 from iotoll.verdict.instructions.evidence import Evidence, share_of
@@ -22,7 +22,7 @@ from iotoll.verdict.instructions.rule import (
     incomparable,
     per_io,
 )
-from iotoll.verdict.policy import CountRule, Policy
+from iotoll.verdict.policy import AT_ONCE, CountRule, Policy
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,13 @@ def ten_lines(
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
     rule = policy.element(element) if element else policy.rule(cell, section)
     count = per_io(rule, sides[0])
+    if element and depth > 1:
+        moved = find(paired, asked(policy, count, paired.boots))
+        grew, names = moved is None or moved.grew, candidate.changed or ()
+        records = base.cells[cell], candidate.cells[cell]
+        if section is None or not is_of_changed(*records, names, element, grew):
+            why = NO_CHANGED if section else AT_ONCE.replace("shown only", "not compared")
+            count = count.model_copy(update={"gated": False, "why": why})
     evidence = _Told(Evidence.of(base, candidate, policy.perturb, cell), section, element)
     found = _lines(paired, sides, count, policy, f"{cell}: {name}", evidence)
     of_some = {} if element else affected(cell, *sides, {section: count}, policy)
@@ -203,7 +210,8 @@ def _so(paired: PairedIos, wanted: Asked, moved: Trial | None) -> str:
     most = 2 * max(moved.above, moved.below) > moved.total and not moved.rounds
     how = "the median of all I/Os, most of which moved" if most else "its mean"
     way = "grew" if moved.grew else "shrank"
-    return f"So it {way}: {delta:+,.1f} {wanted.count.unit} on {base:,.1f}, {how}."
+    size = f"{delta:+,.1f}" if abs(delta) >= 0.1 else f"{delta:+g}"
+    return f"So it {way}: {size} {wanted.count.unit} on {base:,.1f}, {how}."
 
 
 def _last(
