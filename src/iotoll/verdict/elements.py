@@ -9,7 +9,6 @@ one mean of a cell for each element that its trace tells (`compare_counted`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from itertools import chain, repeat
 from statistics import median
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.verdict import ElementComparison, WorkFunction
 from iotoll.verdict.amount import rounded
-from iotoll.verdict.policy import CountedRule, CountRule, Policy
+from iotoll.verdict.policy import AT_ONCE, CountedRule, CountRule, Policy
 
 Judge = Callable[
     [Sequence[CellRecord], Sequence[CellRecord], Section | None, CountRule], dict[str, Any] | None
@@ -34,6 +33,8 @@ LINES = "data_lines"
 
 PMU = "pmu"
 """The element behind whose dot is an event of a board's PMU."""
+
+NO_CHANGED = "shown only: I/Os are in flight at once, and no changed function has more of it"
 
 SHOWN = 4
 """Functions that a comparison names, those that differ most."""
@@ -60,15 +61,10 @@ def compare_elements(
     at_once = parse_cell(base[0].cell).depth > 1
     parts = (*policy.sections, *(() if at_once else (None,)))
     found = [m for key in keys for m in _of(key, parts, base, candidate, policy, judge)]
-    found = [_with_changed(one, base, candidate, changed) for one in found]
-    if at_once:
-        of_changed = partial(is_of_changed, base, candidate, changed)
-        found = [
-            one
-            if of_changed(one.element, one.delta > 0) or not one.gated
-            else one.model_copy(update={"gated": False, "why": NO_CHANGED})
-            for one in found
-        ]
+    found = [
+        _with_functions(one, differing(one.element, base, candidate, changed), at_once)
+        for one in found
+    ]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
 
 
@@ -186,17 +182,27 @@ def in_place(record: CellRecord, key: str, part: Section | None) -> CellRecord:
     return record.model_copy(update={"in_order": record.in_order.model_copy(update=update)})
 
 
-def _with_changed(
-    found: ElementComparison,
-    base: Sequence[CellRecord],
-    candidate: Sequence[CellRecord],
-    changed: Collection[str],
+def _with_functions(
+    found: ElementComparison, functions: Sequence[WorkFunction], at_once: bool
 ) -> ElementComparison:
-    functions = _differing(found.element, base, candidate, changed)[:SHOWN]
-    return found.model_copy(update={"functions": functions})
+    why = why_shown(functions, found.section, found.delta > 0) if at_once and found.gated else ""
+    update = {"gated": False, "why": why} if why else {}
+    return found.model_copy(update={**update, "functions": list(functions[:SHOWN])})
 
 
-def _differing(
+def why_shown(functions: Sequence[WorkFunction], section: Section | None, grew: bool) -> str:
+    """Why an element that moved blocks nothing where I/Os are in flight at once; empty if it may.
+
+    ``functions`` are those of `differing`: one that the candidate changed must have more of it, or
+    less where it shrank.
+    """
+    if section is None:
+        return AT_ONCE.replace("shown only", "not compared")
+    is_of_changed = any(f.changed and (f.candidate > f.base) is grew for f in functions)
+    return "" if is_of_changed else NO_CHANGED
+
+
+def differing(
     key: str,
     base: Sequence[CellRecord],
     candidate: Sequence[CellRecord],
@@ -229,22 +235,6 @@ def _per_io(element: ElementRecord | None, record: CellRecord) -> dict[str, floa
     if element is None or not ios:
         return {}
     return {name: round(count / ios, 2) for name, count in element.functions.items()}
-
-
-NO_CHANGED = "shown only: I/Os are in flight at once, and no changed function has more of it"
-"""Why an element blocks nothing where several I/Os are submitted at once."""
-
-
-def is_of_changed(
-    base: Sequence[CellRecord],
-    candidate: Sequence[CellRecord],
-    changed: Collection[str],
-    key: str,
-    grew: bool,
-) -> bool:
-    """Whether a function that the candidate changed has more of an element; or less."""
-    found = _differing(key, base, candidate, changed)
-    return any(f.changed and (f.candidate > f.base) is grew for f in found)
 
 
 def element_text(found: ElementComparison) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.records.models import CellRecord, PairedIosRecord, Section, SideResult
-from iotoll.verdict.elements import NO_CHANGED, in_place, is_of_changed
+from iotoll.records.models.verdict import WorkFunction
+from iotoll.verdict.elements import differing, in_place, why_shown
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
 from iotoll.verdict.instructions.evidence import Evidence, share_of
@@ -22,7 +23,7 @@ from iotoll.verdict.instructions.rule import (
     incomparable,
     per_io,
 )
-from iotoll.verdict.policy import AT_ONCE, CountRule, Policy
+from iotoll.verdict.policy import CountRule, Policy
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,11 @@ def ten_lines(
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
     rule = policy.element(element) if element else policy.rule(cell, section)
     count = per_io(rule, sides[0])
+    at_once = None
     if element and depth > 1:
-        moved = find(paired, asked(policy, count, paired.boots))
-        grew, names = moved is None or moved.grew, candidate.changed or ()
         records = base.cells[cell], candidate.cells[cell]
-        if section is None or not is_of_changed(*records, names, element, grew):
-            why = NO_CHANGED if section else AT_ONCE.replace("shown only", "not compared")
-            count = count.model_copy(update={"gated": False, "why": why})
-    evidence = _Told(Evidence.of(base, candidate, policy.perturb, cell), section, element)
+        at_once = differing(element, *records, candidate.changed or ())
+    evidence = _Told(Evidence.of(base, candidate, policy.perturb, cell), section, element, at_once)
     found = _lines(paired, sides, count, policy, f"{cell}: {name}", evidence)
     of_some = {} if element else affected(cell, *sides, {section: count}, policy)
     for one in of_some.values():
@@ -219,8 +217,9 @@ def _last(
 ) -> str:
     if moved is None:
         return "It blocks nothing."
-    if not wanted.count.gated:
-        return f"The policy does not gate it: {wanted.count.why}."
+    why = evidence.why_shown(moved.grew) if wanted.count.gated else wanted.count.why
+    if why or not wanted.count.gated:
+        return f"The policy does not gate it: {why}."
     so = "Growth of it is a regression" if moved.grew else "What shrank is a pass"
     if paired.boots >= policy.perturb.boots:
         return f"{so}."
@@ -235,11 +234,19 @@ def _last(
 
 @dataclass(frozen=True)
 class _Told:
-    """Function evidence of one part of a cell."""
+    """Function evidence of one part of a cell.
+
+    ``at_once``: the functions that differ in the element, where I/Os are in flight at once.
+    """
 
     evidence: Evidence
     section: Section | None
     element: str
+    at_once: Sequence[WorkFunction] | None = None
+
+    def why_shown(self, grew: bool) -> str:
+        """Why what moved so blocks nothing; empty where it may."""
+        return "" if self.at_once is None else why_shown(self.at_once, self.section, grew)
 
     def tell(self, paired: PairedIosRecord, way: int) -> tuple[bool, str]:
         """Whether it is enough, and its numbers."""
