@@ -222,6 +222,26 @@ def null(run: RunDir, policy: Policy) -> Null:
 
 
 @dataclass(frozen=True)
+class Exchanged:
+    """A stored gate with base and candidate exchanged, and ``grew``: a cost is an improvement."""
+
+    run: str
+    outcome: str
+    grew: list[str]
+
+
+def exchanged(run: RunDir, policy: Policy) -> Exchanged:
+    """Judge the base as the candidate's candidate, by the boots that both have."""
+    base, candidate = sides_of(run)
+    both = range(min(len(base.boots), len(candidate.boots)))
+    sides = boots_of(candidate, both), boots_of(base, both)
+    judged = judge_cells(*sides, policy, sorted(base.cells))
+    grew = [f"{cell} {part}" for cell, part in _grown(judged)]
+    outcome = LACKS if judged.open else judged.outcome.value
+    return Exchanged(run.root.name, outcome, grew)
+
+
+@dataclass(frozen=True)
 class Shift:
     """An exact cost: ``cost`` more in each I/O that ``hits`` says, of I/Os in order of a boot."""
 
@@ -346,18 +366,18 @@ def _shifted(
     return record.model_copy(update={"in_order": changed})
 
 
-Row = Again | First | Null | Power
+Row = Again | First | Null | Exchanged | Power
 
 
 @click.command("rule")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--what",
-    type=click.Choice(["again", "first", "null", "shifts"]),
+    type=click.Choice(["again", "first", "null", "exchanged", "shifts"]),
     default="again",
     show_default=True,
-    help="Judge the gates again, by their first boots alone, their base against itself, or with"
-    " costs added to their counts.",
+    help="Judge the gates again, by their first boots alone, their base against itself, with base"
+    " and candidate exchanged, or with costs added to their counts.",
 )
 @click.option("--policy", default="instructions", show_default=True)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
@@ -386,6 +406,8 @@ def _rows(run: RunDir, policy: Policy, what: str, seed: int) -> Iterator[Row]:
         yield first(run, policy)
     elif what == "null":
         yield null(run, policy)
+    elif what == "exchanged":
+        yield exchanged(run, policy)
     else:
         yield from power(run, policy, seed)
 
@@ -428,6 +450,11 @@ def _print(rows: Sequence[Row], console: Console) -> None:
         )
     for one in nulls:
         console.print(f"{one.run}: {len(one.moved)} of {one.comparisons} moved: {one.moved}")
+    swaps = [row for row in rows if isinstance(row, Exchanged)]
+    for swap in swaps:
+        console.print(f"{swap.run}: exchanged {swap.outcome}; grew: {swap.grew}")
+    if swaps:
+        console.print(f"{sum(bool(s.grew) for s in swaps)} of {len(swaps)} have what grew")
     powers = [row for row in rows if isinstance(row, Power)]
     if powers:
         console.print(_power_table(powers))

@@ -12,7 +12,9 @@ from iotoll_lab.experiments.rule import (
     LACKS,
     SHIFTS,
     Again,
+    Exchanged,
     again,
+    exchanged,
     first,
     null,
     power,
@@ -27,7 +29,7 @@ from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict.instructions.rule import judge_cells
 from iotoll.verdict.policy import load_policy
 from tests.unit.runs import EXAMPLES, make_run, side_result
-from tests.unit.verdict.gates import UFS, S, boots, chaotic, counts
+from tests.unit.verdict.gates import UFS, Counts, S, boots, changed, chaotic, counts
 
 POLICY = load_policy("instructions")
 
@@ -139,3 +141,18 @@ def test_the_power_table_counts_cells(run: RunDir, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "1 of 1" in done.output
     assert len(json.loads(out.read_text())) == 4 * len(SHIFTS)
+
+
+def test_a_cost_is_an_improvement_with_the_sides_exchanged(run: RunDir) -> None:
+    slow = changed(counts(1), S, lambda _: 50)
+
+    def judged(base: Counts, candidate: Counts) -> Exchanged:
+        sides: dict[Side, Counts] = {"base": base, "candidate": candidate}
+        for side, values in sides.items():
+            found = boots(*[side_result(side, {UFS: values})] * 3)
+            results.write(run.root / "sides" / side / "result.json", found)
+        return exchanged(run, POLICY)
+
+    assert judged(counts(1), slow).grew == []
+    found = judged(slow, counts(1))
+    assert found.outcome == "regression" and f"{UFS} submission" in found.grew
