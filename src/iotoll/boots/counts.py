@@ -223,12 +223,21 @@ def touches_of(data: bytes, count: int, at: int) -> npt.NDArray[np.void]:
     return rows
 
 
+def idle_functions(symbols: Symbols) -> tuple[list[str], list[str]]:
+    """A kernel's functions from which on a CPU idles, and those from which on it does not."""
+    exceptions = [n for n in symbols.names if any(fnmatchcase(n, glob) for glob in _EXCEPTIONS)]
+    known = set(symbols.names)
+    leaves = [name for name in _WORKS_FOR_OTHERS if name in known]
+    return [name for name in _IDLE_LOOP if name in known], [*leaves, *exceptions]
+
+
 def counted_code(symbols: Symbols) -> CountedCode:
     """Where a kernel idles, and where it is marked; UsageError if it lacks a function for that."""
     mark = symbols.span(MARK)
-    idle = [span for name in _IDLE_LOOP if (span := symbols.span(name))]
-    exceptions = [n for n in symbols.names if any(fnmatchcase(n, glob) for glob in _EXCEPTIONS)]
-    leave = [span for name in (*_WORKS_FOR_OTHERS, *exceptions) if (span := symbols.span(name))]
+    idles, leaves = idle_functions(symbols)
+    idle = [span for name in idles if (span := symbols.span(name))]
+    leave = [span for name in leaves if (span := symbols.span(name))]
+    exceptions = [name for name in leaves if name not in _WORKS_FOR_OTHERS]
     for name in (MARK, "do_idle", *(exceptions or _EXCEPTIONS[:1])):
         if symbols.span(name) is None:
             raise UsageError(f"the kernel has no function {name}: what runs cannot be counted")

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from iotoll import _native
+from iotoll.boots.counts import idle_functions
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml
@@ -470,7 +471,7 @@ def _of_windows(
     any_has = np.zeros(len(windows.blocks) + len(windows.accesses), np.bool_)
     for _, each in counts.values():
         any_has |= each > 0
-    here = np.flatnonzero(any_has[number])
+    here = np.flatnonzero(any_has[number] & ~_idles(windows, function))
     window_here, number_here, often_here = window[here], number[here], often[here]
     caller = _callers(windows, here, function, _named(windows.symbols, known.through))
     for key, (element, each) in counts.items():
@@ -481,6 +482,32 @@ def _of_windows(
         count = each[number_here[mine]] * often_here[mine]
         owners, owner = np.unique(whose, return_inverse=True)
         yield key, _InWindows(window_here[mine], count, owner.reshape(-1), owners)
+
+
+def _idles(windows: Windows, function: Ints32) -> npt.NDArray[np.bool_]:
+    """Which entries the CPU executes while it idles; ``function`` is that of each entry.
+
+    How often it idles before an I/O has ended depends on when its parts end, so it is no cost of
+    the I/O. It idles as in `iotoll.boots.counts`: from where a function of the idle loop runs until
+    an exception is taken, or others are worked for. Where the order in a window is not known, only
+    the loop's own functions are told.
+    """
+    begins, ends = (
+        np.isin(function, [n for n, name in enumerate(windows.symbols.names) if name in names])
+        for names in idle_functions(windows.symbols)
+    )
+    found: npt.NDArray[np.bool_] = begins
+    window = windows.entries[0]
+    ordered = windows.windows["is_ordered"].astype(bool)
+    has_any = np.zeros(len(windows.windows), np.bool_)
+    has_any[window[begins]] = True
+    (here,) = np.nonzero((has_any & ordered)[window])
+    if len(here):
+        # The last entry so far that decides it, if there is one in the same window.
+        decides = np.where((begins | ends)[here], np.arange(len(here)), 0)
+        last = here[np.maximum.accumulate(decides)]
+        found[here] = begins[last] & (window[last] == window[here])
+    return found
 
 
 def _of_values(windows: Windows, known: Elements, function: Ints32) -> Iterator[tuple[str, _Part]]:

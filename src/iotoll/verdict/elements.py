@@ -23,10 +23,11 @@ from iotoll.verdict.amount import rounded
 from iotoll.verdict.policy import AT_ONCE, CountedRule, CountRule, Policy
 
 Judge = Callable[
-    [Sequence[CellRecord], Sequence[CellRecord], Section | None, CountRule], dict[str, Any] | None
+    [Sequence[CellRecord], Sequence[CellRecord], Section | None, Sequence[CountRule]],
+    dict[str, Any] | None,
 ]
 """Compares the counts that two sides' records have in place of instructions: the fields of a
-`Comparison`, or None where there are none."""
+`Comparison` by the first rule by which they moved, or None where they did by none."""
 
 LINES = "data_lines"
 """An element that each I/O has, where lines of cache are counted."""
@@ -154,11 +155,8 @@ def _of(
         if sides[0][: len(sides[1])] == sides[1]:
             continue
         before, after = ([in_place(r, key, part) for r in side] for side in (base, candidate))
-        tried = (judge(before, after, part, rule) for rule in rules)
-        values = next((v for v in tried if v and v["moved"] in ("grew", "shrank")), None)
-        if values is None:
-            continue
-        found.append(ElementComparison(element=key, section=part, **values))
+        if values := judge(before, after, part, rules):
+            found.append(ElementComparison(element=key, section=part, **values))
     return found
 
 

@@ -221,6 +221,43 @@ def test_exceptions_are_known_by_their_vectors() -> None:
     assert sums(windows(blocks, [[0], [1], [2], [3]])) == {"exceptions": 1, "interrupts": 2}
 
 
+IDLE = {
+    "do_idle": [NOP, NOP],
+    "cpu_do_idle": [DSB_SY, RET],
+    "ct_kernel_enter": [LDADD, RET],
+    "schedule_idle": [DMB_ISH, RET],
+    **VECTORS,
+    "handle": [DSB_SY, RET],
+}
+
+
+def idling(contents: Sequence[Sequence[int]], ordered: Sequence[int] = ()) -> Windows:
+    """Windows of blocks 0 to 5: one of each function of `IDLE`, in its order."""
+    places = np.cumsum([0, *(4 * len(code) for code in IDLE.values())]).tolist()
+    blocks = [(BASE + at, code[:1]) for at, code in zip(places, IDLE.values(), strict=False)]
+    blocks[4] = (blocks[4][0] + 0x280, [NOP])
+    return replace(windows(blocks, contents, ordered=ordered), symbols=symbols(IDLE))
+
+
+LOOP, WAIT, LEAVE_RCU, OTHERS, INTERRUPT, HANDLE = range(6)
+
+
+def test_what_a_cpu_does_while_it_idles_is_no_cost() -> None:
+    idle = [LOOP, LEAVE_RCU, WAIT]
+    assert sums(idling([idle])) == {}
+    # An interrupt and what else is done for others is one, and idling goes on behind it.
+    busy = {"interrupts": 1, "dsb": 1}
+    assert sums(idling([[*idle, INTERRUPT, HANDLE, WAIT, LEAVE_RCU]])) == busy
+    assert sums(idling([[*idle, OTHERS, LEAVE_RCU]])) == {"dmb": 1, "atomics": 1}
+    # No window goes on with what another one ended with.
+    assert sums(idling([idle, [HANDLE, LEAVE_RCU]])) == {"dsb": 1, "atomics": 1}
+
+
+def test_without_order_only_the_idle_loop_s_own_functions_are_no_cost() -> None:
+    pairs = [LOOP, 2, WAIT, 2, LEAVE_RCU, 2, HANDLE, 1]
+    assert sums(idling([pairs], ordered=[0])) == {"atomics": 2, "dsb": 1}
+
+
 def test_whole_ios_have_what_ran_from_call_to_return() -> None:
     found = windows(
         [(SEND, [DMB_ISH]), (WAKE, [NOP])], [[0], [1], [0, 0], [0]], times=[100, 200, 300, 400]

@@ -230,11 +230,15 @@ def compare_counts(
     base: Sequence[CellRecord],
     candidate: Sequence[CellRecord],
     part: Section | None,
-    count: CountRule,
+    counts: Sequence[CountRule],
 ) -> dict[str, Any] | None:
-    """As `compare`, for records that have other counts in the place of instructions."""
+    """As `compare`, for records that have other counts in the place of instructions.
+
+    By the first of ``counts`` by which they moved; None where they did by none.
+    """
     paired = pairing.pair(base, candidate, [part], parse_cell(cell).depth, policy.moved)
-    return compare(paired[part], count, policy)
+    tried = (compare(paired[part], count, policy) for count in counts)
+    return next((one for one in tried if one and one["moved"] in ("grew", "shrank")), None)
 
 
 def _unusable(sides: Sequence[Sequence[Any]]) -> str:
