@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 from iotoll.kernels import cache, kconfig, source
 from iotoll.kernels.compiling import compile_job
 from iotoll.kernels.kernel_job import KernelJob
@@ -159,8 +159,8 @@ def package(
     work.file(kernel.dtb.name)
     _check_symbols(work, kernel)
     work.checks.append(check_dtb(hardware, kernel.dtb))
-    with tempfile.TemporaryDirectory(prefix="iotoll-") as name, progress.step("root file system"):
-        root = Path(name) / "root"
+    with scratch() as folder, progress.step("root file system"):
+        root = folder / "root"
         packages = rootfs.make_tree(hardware.arch, dut, job, root, progress)
         _make_rootfs(work, root)
     if isinstance(hardware.boot, AndroidBoot):
@@ -288,8 +288,7 @@ def _check_sparse(work: _Work, raw: Path, packed: Path) -> None:
 
 def _make_boot_image(work: _Work, spec: AndroidBoot, kernel: Kernel) -> None:
     target = work.file(BOOT_IMAGE, spec.partition)
-    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-        folder = Path(name)
+    with scratch() as folder:
         packed, ramdisk = folder / "Image.gz-dtb", folder / "ramdisk"
         _gzip(kernel.image, packed)
         with packed.open("ab") as stream:

@@ -25,6 +25,7 @@ from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, run_logged
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 from iotoll.kernels.kernel_job import TARGETS, Arch
 from iotoll.records.results import write_text
 
@@ -196,8 +197,8 @@ def _compile_stand_in(compiler: str, library: Path, symbols: list[str], log: Pat
     for symbol in symbols:
         function, _, version = symbol.partition("@")
         by_version.setdefault(version, []).append(function)
-    with tempfile.TemporaryDirectory() as name:
-        source, versions = Path(name) / "stand-in.c", Path(name) / "stand-in.map"
+    with scratch() as folder:
+        source, versions = folder / "stand-in.c", folder / "stand-in.map"
         functions = [one for some in by_version.values() for one in some]
         source.write_text("".join(f"void {f}(void) {{ __builtin_trap(); }}\n" for f in functions))
         nodes = [
@@ -368,8 +369,8 @@ def scripts_sha256() -> str:
 def job_cpio(job: Path, target: Path) -> None:
     """Write the DUT's scripts and a rendered job as the ramdisk's second archive."""
     scripts = dut_scripts()
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
+    with scratch() as folder:
+        root = folder / "root"
         shutil.copytree(scripts, root / "iotoll/dut")
         shutil.copytree(job, root / "iotoll/job")
         shutil.copy(scripts / "init", root / "init")
@@ -379,11 +380,11 @@ def job_cpio(job: Path, target: Path) -> None:
 
 def whole_cpio(image: Image, job: Path, dut: Path, target: Path) -> None:
     """Write image, scripts, job and iotoll-dut as one archive, for those who unpack only one."""
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name) / "root"
-        job_cpio(job, Path(name) / "job.cpio")
+    with scratch() as folder:
+        root = folder / "root"
+        job_cpio(job, folder / "job.cpio")
         root.mkdir()
-        for archive in (image.path, Path(name) / "job.cpio"):
+        for archive in (image.path, folder / "job.cpio"):
             with archive.open("rb") as stream:
                 done = subprocess.run(
                     ["cpio", "-i", "-d", "-m", "-u", "--quiet", "--no-absolute-filenames"],

@@ -10,13 +10,13 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from iotoll.boards.ramdisk import EPOCH, dut_scripts, get_image, write_cpio
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 
 UUID = "6f1d2c44-3b1e-4c0a-9a57-1072600d0960"
 FEATURES = (
@@ -72,9 +72,9 @@ def write_ramdisk(root: Path, target: Path) -> None:
 def write_ext4(root: Path, target: Path, size_mb: int) -> None:
     """Write a tree as an ext4 image of ``size_mb`` MiB with 4 KiB blocks: same tree, same bytes."""
     require_tool("mke2fs", "e2fsprogs")
-    with tempfile.TemporaryDirectory() as name:
+    with scratch() as folder:
         # Fixes the tree's modes and times; the archive itself is not needed.
-        write_cpio(root, Path(name) / "tree.cpio")
+        write_cpio(root, folder / "tree.cpio")
     target.unlink(missing_ok=True)
     command = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-m", "0"]
     command += ["-O", FEATURES, "-U", UUID, "-L", "iotoll", "-d", str(root)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,6 +16,7 @@ from iotoll.ci.plan import ci_number, ci_variable
 from iotoll.ci.repository import earlier_tag, ensure, find_change
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 from iotoll.records import results
 from iotoll.records.models import SummaryRecord
 from iotoll.records.models.run import Side
@@ -208,8 +208,8 @@ def collect_command(root: Path) -> None:
     numbers = server.child_jobs(made.pipeline)
     for board in made.lava_boards:
         number = numbers.get(f"{children.LAVA_JOB}{board}")
-        with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-            archive = Path(name) / "artifacts.zip"
+        with scratch() as folder:
+            archive = folder / "artifacts.zip"
             if number is None or not server.artifacts(number, archive, children.LARGEST):
                 click.echo(f"{board}: has no results", err=True)
                 continue

@@ -21,7 +21,10 @@ def scratch() -> Iterator[Path]:
     """
     sweep()
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
-        stream = attempted(Path(name) / _LOCK)
+        # Under its name only once it is locked: another process's sweep would take the folder.
+        made = Path(name) / f"{_LOCK}-new"
+        stream = attempted(made)
+        made.rename(Path(name) / _LOCK)
         try:
             yield Path(name)
         finally:

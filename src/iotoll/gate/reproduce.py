@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import click
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import IotollError, ResultError, UsageError
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 from iotoll.gate.flow import Flow, execute
 from iotoll.records import results
 from iotoll.records.models import BootRecord, BuildRecord, SideResult, VerdictRecord
@@ -141,8 +141,8 @@ def _copy(run: RunDir, boots: bool = True) -> Iterator[RunDir]:
         stamps = not boots and Path(folder).name == ".steps"
         return left_out & set(names) | {n for n in names if stamps and n.startswith("boot.")}
 
-    with tempfile.TemporaryDirectory(prefix="iotoll-reproduce-") as name:
-        root = Path(name) / "run"
+    with scratch() as folder:
+        root = folder / "run"
         shutil.copytree(run.root, root, ignore=ignore, symlinks=True)
         try:
             yield RunDir.open(root)

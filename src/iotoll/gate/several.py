@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from iotoll.core.cli_support import Output
 from iotoll.core.errors import UsageError
 from iotoll.core.plain import plain
 from iotoll.core.proc import end_group
+from iotoll.core.scratch import scratch
 from iotoll.records.models import Outcome
 from iotoll.run.opening import label_of
 
@@ -108,8 +108,7 @@ def _run_all(
     """
     todo, found = list(range(len(candidates))), dict[int, Gated]()
     running: dict[int, subprocess.Popen[bytes]] = {}
-    with tempfile.TemporaryDirectory(prefix="iotoll-gate-") as name:
-        folder = Path(name)
+    with scratch() as folder:
         try:
             while todo or running:
                 while todo and len(running) < abreast:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from elftools.common.exceptions import ELFError
@@ -28,6 +27,7 @@ from iotoll.core.digest import json_sha256
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.places import held_place, warm_place
 from iotoll.kernels.source import open_tree
@@ -145,8 +145,7 @@ def find_changed_lines(
         if place is None or not tree.has(job.source.git_tree):
             return None
         finder = _Finder(job, place, base)
-        with TemporaryDirectory(prefix="iotoll-lines-") as name:
-            folder = Path(name)
+        with scratch() as folder:
             changed = [path for path in paths if path.endswith((".c", ".h"))]
             _show(tree, job.source.git_tree, changed, folder)
             units = sorted(path for path in changed if path.endswith(".c"))

@@ -36,6 +36,7 @@ from iotoll.core.errors import InfrastructureError, IotollError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
 from iotoll.core.proc import SANDBOXED, THROWN_AWAY, require_tool, stop
+from iotoll.core.scratch import scratch
 from iotoll.kernels.layers import TELLS, UID, is_root
 from iotoll.kernels.overrun import Disk, OverrunError
 from iotoll.records.rundir import run_above
@@ -388,8 +389,8 @@ def _open_inside(folder: Path, name: str) -> int:
 
 def check() -> None:
     """Try the sandbox; raises InfrastructureError with the fix where it cannot be had."""
-    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-        run_root = Path(name) / "run"
+    with scratch() as folder:
+        run_root = folder / "run"
         run_root.mkdir()
         if run(["-c", "pass"], run_root, Kept(())) != 0:
             raise InfrastructureError(

@@ -22,7 +22,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import IO
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.lock import held
 from iotoll.core.progress import Progress
+from iotoll.core.scratch import scratch
 from iotoll.patch.candidate import Patch
 from iotoll.patch.diff import SUBMODULE_MODE, SYMLINK_MODE, changed_paths, check_path
 from iotoll.records import results
@@ -268,13 +268,13 @@ class KernelTree:
         is noted. Raises BrokenError("apply") with the tool's own lines.
         """
         notes: list[str] = []
-        with tempfile.TemporaryDirectory(dir=self.root, prefix="apply-") as folder:
-            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            self._read_tree(base, Path(folder) / "index", env)
+        with scratch() as folder:
+            env = {"GIT_INDEX_FILE": str(folder / "index")}
+            self._read_tree(base, folder / "index", env)
             for number, patch in enumerate(patches, 1):
                 label = f"patch {number} of {len(patches)}" if len(patches) > 1 else "the patch"
                 label += f' "{patch.subject}"' if patch.subject else ""
-                notes += self._apply_one(patch, label, what, env, Path(folder))
+                notes += self._apply_one(patch, label, what, env, folder)
             tree = self.git("write-tree", env=env).stdout.decode().strip()
         self.check_change(base, tree)
         return Applied(tree, tuple(notes))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.core.scratch import scratch
+from iotoll.core.scratch import scratch, sweep
 
 
 def test_g3_11_a_killed_process_leaves_nothing_for_long(
@@ -29,3 +29,19 @@ def test_g3_11_a_killed_process_leaves_nothing_for_long(
         with scratch() as other:
             assert {one, other} == set(tmp_path.iterdir()), "one that is in use stays"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_locked_yet_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    made = Path.rename
+
+    def swept(path: Path, target: Path) -> Path:
+        sweep()  # another process's, between the folder's making and its lock's name
+        return made(path, target)
+
+    monkeypatch.setattr(Path, "rename", swept)
+    with scratch() as folder:
+        assert folder.is_dir()

@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.paths import data_dir
 from iotoll.core.proc import tail
 from iotoll.core.progress import Progress, Step
+from iotoll.core.scratch import scratch
 from iotoll.labs.ssh.config import SshBoard
 from iotoll.labs.ssh.connection import BOOT_ID, Connection, LostError
 from iotoll.records import results
@@ -241,8 +241,8 @@ class SshRunner:
 
     def _begin(self, board: Connection, plan: BootPlan) -> None:
         """Send the DUT's root with the job, in place of an earlier one, and start it."""
-        with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-            root, packed = Path(name) / "root", Path(name) / "root.tar.gz"
+        with scratch() as folder:
+            root, packed = folder / "root", folder / "root.tar.gz"
             make_tree(plan.board.arch, None, plan.job, root, self.progress)
             shutil.copytree(data_dir("lava-jobs") / "desk", root / "iotoll/desk")
             _pack(root, packed)
