@@ -492,9 +492,11 @@ def _idles(windows: Windows, function: Ints32) -> npt.NDArray[np.bool_]:
     an exception is taken, or others are worked for. Where the order in a window is not known, only
     the loop's own functions are told.
     """
+    known = windows.symbols.names
     begins, ends = (
-        np.isin(function, [n for n, name in enumerate(windows.symbols.names) if name in names])
-        for names in idle_functions(windows.symbols)
+        # -1 and -2 are no functions
+        np.array([name in names for name in known] + [False, False])[function]
+        for names in map(set, idle_functions(windows.symbols))
     )
     found: npt.NDArray[np.bool_] = begins
     window = windows.entries[0]
