@@ -224,11 +224,9 @@ def touches_of(data: bytes, count: int, at: int) -> npt.NDArray[np.void]:
 
 
 def idle_functions(symbols: Symbols) -> tuple[list[str], list[str]]:
-    """A kernel's functions from which on a CPU idles, and those from which on it does not."""
+    """Functions from which on a CPU idles, and from which on not; the kernel may lack some."""
     exceptions = [n for n in symbols.names if any(fnmatchcase(n, glob) for glob in _EXCEPTIONS)]
-    known = set(symbols.names)
-    leaves = [name for name in _WORKS_FOR_OTHERS if name in known]
-    return [name for name in _IDLE_LOOP if name in known], [*leaves, *exceptions]
+    return list(_IDLE_LOOP), [*_WORKS_FOR_OTHERS, *exceptions]
 
 
 def counted_code(symbols: Symbols) -> CountedCode:
@@ -237,7 +235,7 @@ def counted_code(symbols: Symbols) -> CountedCode:
     idles, leaves = idle_functions(symbols)
     idle = [span for name in idles if (span := symbols.span(name))]
     leave = [span for name in leaves if (span := symbols.span(name))]
-    exceptions = [name for name in leaves if name not in _WORKS_FOR_OTHERS]
+    exceptions = leaves[len(_WORKS_FOR_OTHERS) :]
     for name in (MARK, "do_idle", *(exceptions or _EXCEPTIONS[:1])):
         if symbols.span(name) is None:
             raise UsageError(f"the kernel has no function {name}: what runs cannot be counted")
